@@ -82,7 +82,7 @@ export function accessStore(executor: Executor): AccessStore {
     db.selectFrom("api_key").select(["name", "policies"]).where("name", "=", name).executeTakeFirst();
   const policy = async (name: string): Promise<Policy | undefined> => {
     const row = await policies.where("name", "=", name).executeTakeFirst();
-    return row === undefined ? undefined : json(row.body, Policy);
+    return row === undefined ? undefined : json(row, "body", Policy);
   };
   const serviceUser = async (name: string): Promise<ServiceUser | undefined> => {
     const row = await users.where("name", "=", name).executeTakeFirst();
@@ -97,7 +97,7 @@ export function accessStore(executor: Executor): AccessStore {
       .where("service_user_policy.service_user", "=", user)
       .orderBy("policy.name")
       .execute();
-    return rows.map(({ body }) => json(body, Policy));
+    return rows.map((row) => json(row, "body", Policy));
   };
   const checkLimit = async (table: "policy" | "service_user", most: number): Promise<void> => {
     const row = await db
@@ -123,15 +123,15 @@ export function accessStore(executor: Executor): AccessStore {
       const digest = sha256Hex(key);
       const [row] = (await API_KEY(executor, { sha256: digest })).rows;
       if (row === undefined || !equalHex(row.sha256, digest)) return undefined;
-      return { name: row.name, policies: json(row.policies, Policies) };
+      return { name: row.name, policies: json(row, "policies", Policies) };
     },
     async grantOf(name) {
       const key = await apiKeyOf(name);
-      if (key !== undefined) return { name, policies: json(key.policies, Policies) };
+      if (key !== undefined) return { name, policies: json(key, "policies", Policies) };
       const user = await users.where("name", "=", name).executeTakeFirst();
       return user === undefined ? undefined : { name, policies: await policiesOf(name) };
     },
-    policies: async () => (await policies.orderBy("name").execute()).map(({ body }) => json(body, Policy)),
+    policies: async () => (await policies.orderBy("name").execute()).map((row) => json(row, "body", Policy)),
     async createPolicy(created) {
       if ((await policy(created.name)) !== undefined) throw taken(`policy ${created.name}`);
       await checkLimit("policy", MAX_POLICIES);

@@ -55,11 +55,11 @@ export function awaitedStore(executor: Executor): AwaitedStore {
         .where("deadline", "<=", Math.floor(nowSeconds))
         .orderBy("deadline")
         .execute();
-      return rows.map(({ node: uid, reason, since, deadline }) => ({
-        uid,
-        reason: word(reason, AwaitReason),
-        since,
-        deadline,
+      return rows.map((row) => ({
+        uid: row.node,
+        reason: word(row, "reason", AwaitReason),
+        since: row.since,
+        deadline: row.deadline,
       }));
     },
     async postpone(uid, deadline) {

@@ -65,17 +65,14 @@ export function clusterStore(executor: Executor): ClusterStore {
   };
 }
 
-function read(
-  { fqdn, name, domain, created_at: createdAt, tags, config }: Selectable<ClusterTables["clusters"]>,
-  members: readonly { readonly uid: string }[],
-): ClusterRecord {
+function read(row: Selectable<ClusterTables["clusters"]>, members: readonly { readonly uid: string }[]): ClusterRecord {
   return {
-    fqdn,
-    name,
-    domain,
-    createdAt,
-    tags: json(tags, Tags),
-    config: json(config, Config),
+    fqdn: row.fqdn,
+    name: row.name,
+    domain: row.domain,
+    createdAt: row.created_at,
+    tags: json(row, "tags", Tags),
+    config: json(row, "config", Config),
     members: members.map(({ uid }) => uid),
   };
 }

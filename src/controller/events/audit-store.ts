@@ -69,7 +69,7 @@ export function auditStore(executor: Executor, uncounted: Uncounted): AuditStore
         category: row.category,
         value: row.value,
         timestamp: row.timestamp,
-        origin: word(row.origin, Origin),
+        origin: word(row, "origin", Origin),
       }));
       return { total: count?.total ?? 0, items };
     },

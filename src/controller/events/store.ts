@@ -145,18 +145,18 @@ function read(row: Selectable<EventTables["events"]>): EventRecord {
   return {
     uid: row.uid,
     eventType: row.event_type,
-    level: word(row.level, EventLevel),
+    level: word(row, "level", EventLevel),
     message: row.message,
     timestamp: row.timestamp,
     receivedTime: row.received_time,
-    details: json(row.details, JsonObject),
-    state: word(row.state, EventState),
-    subject: word(row.subject, Subject),
+    details: json(row, "details", JsonObject),
+    state: word(row, "state", EventState),
+    subject: word(row, "subject", Subject),
     orgId: row.org,
     nodeId: row.node_id,
     nodeName: row.node_name,
     domain: row.domain,
     fqdn: row.fqdn,
-    origin: word(row.origin, Origin),
+    origin: word(row, "origin", Origin),
   };
 }

@@ -9,7 +9,7 @@ import { ShadowMap } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
 import type { IdentityTrail } from "./identity.ts";
 import type { ReportedShadow } from "./shadow.ts";
-import { json, maybeJson, word } from "../store/columns.ts";
+import { json, maybeJson, maybeWord, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import type { NodeRecord } from "./records.ts";
@@ -340,7 +340,9 @@ export function nodeStore(executor: Executor): NodeStore {
     },
     async reported(uid) {
       const [row] = (await REPORTED(executor, { uid })).rows;
-      return row === undefined ? undefined : { version: row.reported_version, reported: json(row.reported, ShadowMap) };
+      return row === undefined
+        ? undefined
+        : { version: row.reported_version, reported: json(row, "reported", ShadowMap) };
     },
     async setReported(uid, { reported, version }) {
       await SET_REPORTED(executor, { uid, reported: JSON.stringify(reported), version });
@@ -356,8 +358,8 @@ const uidsIn = (rows: readonly { readonly uid: string }[]): readonly string[] =>
 const listOrNull = (list: readonly string[] | undefined): string | null =>
   list === undefined ? null : JSON.stringify(list);
 
-function readTrail(text: string): IdentityTrail {
-  const { n, bootId, earlierBoots, sharedAt, isHeld } = json(text, Trail);
+function readTrail(row: { readonly trail: string }): IdentityTrail {
+  const { n, bootId, earlierBoots, sharedAt, isHeld } = json(row, "trail", Trail);
   return { n, bootId, earlierBoots, sharedAt, isHeld };
 }
 
@@ -376,11 +378,11 @@ function readCredentials(
   >,
 ): NodeCredentials {
   return {
-    keys: json(row.keys, NodeKeys),
+    keys: json(row, "keys", NodeKeys),
     thumbprints: { auth: row.auth, overlay: row.overlay, wireguard: row.wireguard },
-    trail: readTrail(row.trail),
+    trail: readTrail(row),
     lastIp: row.last_ip ?? undefined,
-    lockedTo: maybeJson(row.locked_to, Blocks),
+    lockedTo: maybeJson(row, "locked_to", Blocks),
     unauthorizedIp: row.unauthorized_ip ?? undefined,
     reportedVersion: row.reported_version,
   };
@@ -393,22 +395,22 @@ function readNode(row: NodeRow): StoredNode {
     fqdn: row.fqdn,
     domain: row.domain,
     org: row.org,
-    type: word(row.type, NodeType),
-    state: word(row.state, NodeState),
-    lifecycleState: row.lifecycle_state === null ? undefined : word(row.lifecycle_state, LifecycleState),
+    type: word(row, "type", NodeType),
+    state: word(row, "state", NodeState),
+    lifecycleState: maybeWord(row, "lifecycle_state", LifecycleState),
     cluster: row.cluster ?? undefined,
-    tags: json(row.tags, Tags),
-    keys: json(row.keys, NodeKeys),
+    tags: json(row, "tags", Tags),
+    keys: json(row, "keys", NodeKeys),
     lastIp: row.last_ip ?? undefined,
-    lockedTo: maybeJson(row.locked_to, Blocks),
+    lockedTo: maybeJson(row, "locked_to", Blocks),
     unauthorizedIp: row.unauthorized_ip ?? undefined,
     lastConnect: row.last_connect ?? undefined,
     disconnectTime: row.disconnect_time ?? undefined,
     createdAt: row.created_at,
-    device: maybeJson(row.device, Device),
-    heartbeat: maybeJson(row.heartbeat, StoredHeartbeat),
-    config: json(row.config, Config),
-    confirm: maybeJson(row.confirm, ConfirmRequest),
-    reported: json(row.reported, ShadowMap),
+    device: maybeJson(row, "device", Device),
+    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
+    config: json(row, "config", Config),
+    confirm: maybeJson(row, "confirm", ConfirmRequest),
+    reported: json(row, "reported", ShadowMap),
   };
 }

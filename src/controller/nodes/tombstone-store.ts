@@ -34,7 +34,7 @@ export function tombstoneStore(executor: Executor): TombstoneStore {
         .select(["auth_key", "auth"])
         .where("uid", "=", uid)
         .executeTakeFirst();
-      return row === undefined ? undefined : { key: json(row.auth_key, Ed25519PublicKey), thumbprint: row.auth };
+      return row === undefined ? undefined : { key: json(row, "auth_key", Ed25519PublicKey), thumbprint: row.auth };
     },
   };
 }

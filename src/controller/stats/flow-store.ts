@@ -246,10 +246,10 @@ function read(row: FlowRow): NodeFlow {
     destBytes: row.dest_bytes,
     startTime: new Date(row.started_at).toISOString(),
     endTime: new Date(row.ended_at).toISOString(),
-    protocol: word(row.protocol, Protocol),
+    protocol: word(row, "protocol", Protocol),
     ...defined({ tcpFlags }),
     flags: String(row.flags),
     ...defined({ activityID }),
-    meta: maybeJson(row.meta, JsonObject) ?? null,
+    meta: maybeJson(row, "meta", JsonObject) ?? null,
   };
 }

@@ -134,6 +134,6 @@ function read(row: DetailsRow & { readonly label: string }): GatewayDetails {
     meanRtt: row.mean_rtt,
     stdRtt: row.std_rtt,
     numRtt: row.num_rtt,
-    ...defined({ hops: maybeJson(row.hops, Hops) }),
+    ...defined({ hops: maybeJson(row, "hops", Hops) }),
   };
 }

@@ -69,7 +69,7 @@ export function telemetryStore(executor: Executor): TelemetryStore {
         .orderBy("t")
         .limit(MOST_METRICS)
         .execute();
-      return rows.map(({ t, m }) => ({ t, m: json(m, Sample) }));
+      return rows.map((row) => ({ t: row.t, m: json(row, "m", Sample) }));
     },
     async prune(nowSeconds) {
       await db

@@ -2,21 +2,36 @@ import type { z } from "zod";
 import { InternalError } from "../../errors.ts";
 
 /** Returns the JSON of a text column parsed by a schema. @throws {InternalError} `bad-row` if it does not match, as all readers here */
-export function json<T>(text: string, schema: z.ZodType<T>): T {
-  const parsed = schema.safeParse(JSON.parse(text));
-  if (!parsed.success) throw new InternalError("bad-row", `a column has unexpected JSON: ${parsed.error.message}`);
-  return parsed.data;
+export function json<C extends string, T>(row: Readonly<Record<C, string>>, column: C, schema: z.ZodType<T>): T {
+  return parsed(column, JSON.parse(row[column]), schema);
 }
 
-export function maybeJson<T>(text: string | null, schema: z.ZodType<T>): T | undefined {
-  return text === null ? undefined : json(text, schema);
+export function maybeJson<C extends string, T>(
+  row: Readonly<Record<C, string | null>>,
+  column: C,
+  schema: z.ZodType<T>,
+): T | undefined {
+  const text = row[column];
+  return text === null ? undefined : parsed(column, JSON.parse(text), schema);
 }
 
 /** Returns the value of a column that holds one of a set of words. */
-export function word<T>(value: string, schema: z.ZodType<T>): T {
-  const parsed = schema.safeParse(value);
-  if (!parsed.success) throw new InternalError("bad-row", `a column has the unexpected value ${JSON.stringify(value)}`);
-  return parsed.data;
+export function word<C extends string, T>(row: Readonly<Record<C, string>>, column: C, schema: z.ZodType<T>): T {
+  return parsed(column, row[column], schema);
+}
+
+export function maybeWord<C extends string, T>(
+  row: Readonly<Record<C, string | null>>,
+  column: C,
+  schema: z.ZodType<T>,
+): T | undefined {
+  return row[column] === null ? undefined : parsed(column, row[column], schema);
+}
+
+function parsed<T>(column: string, value: unknown, schema: z.ZodType<T>): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  throw new InternalError("bad-row", `column ${column} has an unexpected value: ${result.error.message}`);
 }
 
 /** Returns a text without U+0000, which PostgreSQL does not store. */

@@ -110,10 +110,13 @@ export const NOTHING: DocumentVersions = { keys: 0, node: 0, cluster: 0, domain:
 const LIMIT_MS = 120_000;
 
 /** Waits until `check` returns something other than undefined or false. */
-export async function until<T>(check: () => T | undefined | false, what = "condition"): Promise<T> {
+export async function until<T>(
+  check: () => T | undefined | false | Promise<T | undefined | false>,
+  what = "condition",
+): Promise<T> {
   const giveUpAt = performance.now() + LIMIT_MS;
   for (;;) {
-    const value = check();
+    const value = await check();
     if (value !== undefined && value !== false) return value;
     if (performance.now() > giveUpAt) throw new Error(`${what} did not come about`);
     await new Promise((resolve) => setTimeout(resolve, 5));

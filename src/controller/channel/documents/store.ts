@@ -126,4 +126,4 @@ export function documentStore(executor: Executor): DocumentStore {
 }
 
 const reportsIn = (rows: readonly { readonly name: string; readonly report: string }[]) =>
-  Object.fromEntries(rows.map(({ name, report }) => [name, json(report, DocumentApplied)]));
+  Object.fromEntries(rows.map((row) => [row.name, json(row, "report", DocumentApplied)]));

@@ -40,7 +40,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect(answer.status).toBe(201);
     const id = idOf(answer.json);
     expect(answer.json).toEqual({ ...sample, later: { x: 1 }, id, index: 0 });
-    expect(stored(section)).toEqual({ enabled: true, version: 2, items: { [id]: answer.json } });
+    expect(await stored(section)).toEqual({ enabled: true, version: 2, items: { [id]: answer.json } });
     const second = idOf((await create({ ...other, id: A })).json);
     expect(second).not.toBe(A);
     const shown = members(members((await bench.call("GET", `/node/${uid}`)).json)["config"]);
@@ -57,14 +57,14 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect(moved.json).toEqual({ ...sample, id, index: 9 });
     const removed = await bench.call("DELETE", `${base()}/${id}`);
     expect([removed.status, removed.json]).toEqual([200, {}]);
-    expect(stored(section)).toMatchObject({ version: 2, items: { [rest]: { index: 5 } } });
-    expect(Object.keys(members(members(stored(section))["items"]))).toEqual([rest]);
+    expect(await stored(section)).toMatchObject({ version: 2, items: { [rest]: { index: 5 } } });
+    expect(Object.keys(members(members(await stored(section))["items"]))).toEqual([rest]);
     expect((await bench.call("DELETE", `${base()}/${id}`)).status).toBe(404);
   });
 
   it("that do not exist are not found, and nothing changes", async () => {
     await create(sample);
-    const before = stored(section);
+    const before = await stored(section);
     for (const id of [NOBODY, "any", "__proto__", "toString", "x".repeat(200)]) {
       for (const [method, options] of [["PUT", { json: other }] as const, ["DELETE", {}] as const]) {
         const answer = await bench.call(method, `${base()}/${id}`, options);
@@ -74,18 +74,18 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     const elsewhere = `/v2/node/${NOBODY}/config/${section}`;
     expect((await bench.call("POST", elsewhere, { json: sample })).status).toBe(404);
     expect((await bench.call("POST", `${elsewhere}/upgrade`)).status).toBe(404);
-    expect(stored(section)).toStrictEqual(before);
+    expect(await stored(section)).toStrictEqual(before);
   });
 
   it("on a node without any are not found", async () => {
     expect((await bench.call("PUT", `${base()}/${A}`, { json: sample })).status).toBe(404);
     expect((await bench.call("DELETE", `${base()}/${A}`)).status).toBe(404);
-    expect(stored(section)).toBeUndefined();
+    expect(await stored(section)).toBeUndefined();
   });
 
   it("with wrong fields are refused by path, and nothing changes", async () => {
     const id = idOf((await create(sample)).json);
-    const before = stored(section);
+    const before = await stored(section);
     const wrong: readonly (readonly [unknown, string])[] = [
       [{ ...other, port: 65_536 }, "port: must be 1..65535"],
       [{ ...other, port: "80" }, "port: is text, and must be a whole number, 1..65535"],
@@ -101,13 +101,13 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     }
     const renamed = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, id: B } });
     expect([renamed.status, renamed.json]).toEqual([422, [`id: must be ${id}, or absent`]]);
-    expect(stored(section)).toStrictEqual(before);
+    expect(await stored(section)).toStrictEqual(before);
   });
 
   it("that collide with another are refused with its id, and not with themselves", async () => {
     const first = idOf((await create(sample)).json);
     const second = idOf((await create(other)).json);
-    const before = stored(section);
+    const before = await stored(section);
     const collision = { code: "item-collision", details: { id: first, code: COLLISION[section] } };
     expect((await create(sample)).json).toMatchObject(collision);
     const answer = await bench.call("PUT", `${base()}/${second}`, { json: sample });
@@ -119,7 +119,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
       expect(told).toMatch(new RegExp(`^${section}\\.items\\.[-0-9a-f]{36}\\.${isTaken} ${first}$`));
     }
     expect(answer.json).toMatchObject({ error: `${section}.items.${second}.${isTaken} ${first}` });
-    expect(stored(section)).toStrictEqual(before);
+    expect(await stored(section)).toStrictEqual(before);
     expect((await bench.call("PUT", `${base()}/${first}`, { json: { ...sample, description: "x" } })).status).toBe(200);
     await bench.call("DELETE", `${base()}/${first}`);
     expect((await bench.call("PUT", `${base()}/${second}`, { json: sample })).status).toBe(200);
@@ -133,7 +133,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
 
   it("in the legacy form are refused with the way out, and nothing changes", async () => {
     await putWhole(legacy);
-    const before = stored(section);
+    const before = await stored(section);
     const answers = [
       await create(other),
       await bench.call("PUT", `${base()}/${A}`, { json: other }),
@@ -145,7 +145,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
         { code: "legacy-form", error: expect.stringContaining("/upgrade") as unknown },
       ]);
     }
-    expect(stored(section)).toStrictEqual(before);
+    expect(await stored(section)).toStrictEqual(before);
     await putWhole({});
     expect((await create(other)).status).toBe(409);
   });
@@ -159,7 +159,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     const [id = ""] = Object.keys(members(items));
     expect(id).not.toBe(A);
     expect(items).toEqual({ [id]: { ...sample, later: 1, id, index: 0 } });
-    expect(stored(section)).toEqual(answer.json);
+    expect(await stored(section)).toEqual(answer.json);
     const again = await bench.call("POST", `${base()}/upgrade`);
     expect([again.status, again.json]).toEqual([422, [`${section}.version: the section is already in V2 form`]]);
     expect((await bench.call("PUT", `${base()}/${id}`, { json: other })).status).toBe(200);
@@ -194,7 +194,8 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
       `${NOBODY.slice(0, -5)}${String(at).padStart(5, "0")}`,
       sample,
     ]);
-    bench.fleet.services.config.setSection(uid, section, { version: 2, items: Object.fromEntries(many) }, "test");
+    const body = { version: 2, items: Object.fromEntries(many) };
+    await bench.fleet.services.config.setSection(uid, section, "test", () => ({ body }));
     const answer = await create(other);
     expect([answer.status, answer.json]).toEqual([422, [`${section}.items: must be at most 10000`]]);
   });
@@ -207,25 +208,26 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   const legacy = { enabled: true, [section]: [{ ...sample, id: A }] };
   const whole = { enabled: true, version: 2, items: { [A]: sample } };
 
-  const asV2 = () => bench.fleet.services.config.setSection(uid, section, { version: 2, items: {} }, "test");
+  const asV2 = () =>
+    bench.fleet.services.config.setSection(uid, section, "test", () => ({ body: { version: 2, items: {} } }));
 
   it("are stored as they are in the form the section has", async () => {
     for (const body of [{}, legacy, { enabled: false }]) {
       const answer = await put(body);
-      expect([answer.status, stored(section)]).toEqual([200, body]);
+      expect([answer.status, await stored(section)]).toEqual([200, body]);
     }
     expect((await bench.call("POST", `/v2${path()}/upgrade`)).status).toBe(200);
     for (const body of [whole, { ...whole, note: 1 }]) {
       const answer = await put(body);
-      expect([answer.status, stored(section)]).toEqual([200, body]);
+      expect([answer.status, await stored(section)]).toEqual([200, body]);
     }
     const removed = await bench.call("DELETE", path());
-    expect([removed.status, stored(section)]).toEqual([200, undefined]);
+    expect([removed.status, await stored(section)]).toEqual([200, undefined]);
   });
 
   it("in the V2 form do not upgrade what is not V2", async () => {
     for (const before of [undefined, {}, legacy]) {
-      bench.fleet.services.config.setSection(uid, section, before, "test");
+      await bench.fleet.services.config.setSection(uid, section, "test", () => ({ body: before }));
       for (const body of [whole, { version: 2, items: {} }]) {
         const answer = await put(body);
         expect([answer.status, answer.json]).toEqual([
@@ -233,7 +235,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
           [expect.stringMatching(`^${section}.version: the V2 form is written item by item .*upgrade$`)],
         ]);
       }
-      expect(stored(section)).toEqual(before);
+      expect(await stored(section)).toEqual(before);
     }
   });
 
@@ -245,7 +247,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
       422,
       [1, 2].map((at) => `${section}.${section}.${at}.id: is the id of ${section}.0 already`),
     ]);
-    expect(stored(section)).toBeUndefined();
+    expect(await stored(section)).toBeUndefined();
   });
 
   it("in the legacy form do not overwrite V2", async () => {
@@ -258,7 +260,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
         [`${section}.version: cannot overwrite V2 configuration with the legacy form`],
       ]);
     }
-    expect(stored(section)).toEqual(whole);
+    expect(await stored(section)).toEqual(whole);
   });
 
   it("are refused with a line for each wrong field", async () => {
@@ -274,7 +276,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
     const field = section === "services" ? "name" : "port";
     const collision = await put({ version: 2, items: { [A]: sample, [B]: sample } });
     expect(collision.json).toEqual([expect.stringMatching(`^${section}.items.${B}.${field}: .*${A}$`)]);
-    expect(stored(section)).toBeUndefined();
+    expect(await stored(section)).toBeUndefined();
   });
 
   it("exist on agents, and not on nodes that are gone", async () => {
@@ -318,15 +320,15 @@ describe("a connector to an address that no node lets others reach", () => {
   it("is refused by its field, one by one and in a whole section", async () => {
     const made = await bench.call("POST", path(), { json: bad });
     expect([made.status, made.json]).toEqual([422, [`service: ${told}`]]);
-    expect(stored("connectors")).toBeUndefined();
+    expect(await stored("connectors")).toBeUndefined();
     const id = idOf((await bench.call("POST", path(), { json: SAMPLES.connectors })).json);
-    const before = stored("connectors");
+    const before = await stored("connectors");
     const put = await bench.call("PUT", path(`/${id}`), { json: bad });
     expect([put.status, put.json]).toEqual([422, [`service: ${told}`]]);
     const items = { [id]: { ...bad, id } };
     const whole = await bench.call("PUT", `/node/${uid}/config/connectors`, { json: { version: 2, items } });
     expect([whole.status, whole.json]).toEqual([422, [`connectors.items.${id}.service: ${told}`]]);
-    expect(stored("connectors")).toStrictEqual(before);
+    expect(await stored("connectors")).toStrictEqual(before);
   });
 
   it("is refused in a legacy list too, and by every way to write such an address", async () => {

@@ -29,7 +29,7 @@ describe("the section network of a node", () => {
   it("is stored as it is sent, unknown fields too, and shown without its secrets", async () => {
     const answer = await put(paths.node, LONGER);
     expect(answer.status).toBe(200);
-    expect(stored()).toEqual({ network: LONGER });
+    expect(await stored()).toEqual({ network: LONGER });
     const shown = await bench.call("GET", paths.node);
     const [, ipsec] = NETWORK.tunnels;
     expect(shown.json).toEqual({ ...LONGER, tunnels: [NETWORK.tunnels[0], { ...ipsec, psk: "" }] });
@@ -37,7 +37,7 @@ describe("the section network of a node", () => {
     for (const text of [answer.text, shown.text, ...bench.logged]) expect(text).not.toContain("********");
     // What was read may be written back: it changes nothing.
     expect((await put(paths.node, shown.json)).status).toBe(200);
-    expect(stored()).toEqual({ network: LONGER });
+    expect(await stored()).toEqual({ network: LONGER });
     expect((await bench.call("DELETE", paths.node)).status).toBe(200);
     expect((await bench.call("GET", paths.node)).json).toMatchObject({ code: "not-found" });
   });
@@ -79,7 +79,7 @@ describe("the section network of a node", () => {
         "network.nats.0.toSource: 10.9.0.0/16 has another prefix length than 10.0.0.0/8; only one address may stand for many",
       ],
     ]);
-    expect([stored(), await bench.fleet.users()]).toEqual([{}, ["test"]]);
+    expect([await stored(), await bench.fleet.users()]).toEqual([{}, ["test"]]);
   });
 
   it("may name a VRF that only its cluster has", async () => {
@@ -98,7 +98,9 @@ describe("the section network of a node", () => {
       const answer = await put(paths.node, { tunnels: [{ ...silent, description: "kept" }] });
       expect(answer.status).toBe(200);
       expect(answer.text).not.toContain("correct horse");
-      expect(members(stored())["network"]).toMatchObject({ tunnels: [{ psk: "correct horse", description: "kept" }] });
+      expect(members(await stored())["network"]).toMatchObject({
+        tunnels: [{ psk: "correct horse", description: "kept" }],
+      });
     }
     expect((await put(paths.node, { tunnels: [{ ...bare, name: "another" }] })).json).toEqual(lines);
     const long = await put(paths.node, { tunnels: [{ ...bare, psk: "hunter2".repeat(200) }] });
@@ -123,14 +125,14 @@ describe("the section network of a cluster", () => {
     const [, ipsec] = NETWORK.tunnels;
     const body = { ...INHERITED, tunnels: [ipsec], future: 1 };
     const answer = await put(paths.cluster, body);
-    expect([answer.status, inherited()]).toEqual([200, { network: body }]);
+    expect([answer.status, await inherited()]).toEqual([200, { network: body }]);
     const shown = await bench.call("GET", paths.cluster);
     expect(shown.json).toEqual({ ...body, tunnels: [{ ...ipsec, psk: "" }] });
     expect(members(answer.json)["config"]).toEqual({ network: shown.json });
     expect((await put(paths.cluster, shown.json)).status).toBe(200);
-    expect(inherited()).toEqual({ network: body });
+    expect(await inherited()).toEqual({ network: body });
     const gone = await bench.call("DELETE", paths.cluster);
-    expect([gone.status, inherited()]).toEqual([200, {}]);
+    expect([gone.status, await inherited()]).toEqual([200, {}]);
     expect((await bench.call("GET", paths.cluster)).status).toBe(404);
     // What changes nothing is not recorded.
     expect(await bench.fleet.users()).toEqual(["test", "admin", "admin"]);
@@ -146,7 +148,7 @@ describe("the section network of a cluster", () => {
   ])("has not %s of an interface", async (_, fields, lines) => {
     const { status, json } = await put(paths.cluster, { interfaces: [{ nic: "eth1", ...fields }] });
     expect([status, json]).toEqual([422, lines.map((line) => `network.interfaces.0.${line}`)]);
-    expect(inherited()).toEqual({});
+    expect(await inherited()).toEqual({});
   });
 
   it("has no network of containers", async () => {
@@ -179,23 +181,23 @@ describe("how a change is to be confirmed", () => {
     for (const method of ["PUT", "DELETE"] as const) {
       const json = method === "PUT" ? { json: NETWORK } : {};
       expect((await bench.call(method, `${paths.node}?${query}`, json)).status).toBe(200);
-      expect(asked()).toEqual({ ...wanted, askedAt: expect.any(Number) as number });
+      expect(await asked()).toEqual({ ...wanted, askedAt: expect.any(Number) as number });
     }
     expect((await put(paths.node, NETWORK)).status).toBe(200);
-    expect(asked()).toBeUndefined();
+    expect(await asked()).toBeUndefined();
   });
 
   it.each(["confirm=29", "confirm=3601", "confirm=soon", "confirm=", "confirm=30.5", "try=20", "try=ten", "try="])(
     "cannot be ?%s, and nothing changes",
     async (query) => {
       expect((await put(paths.node, NETWORK)).status).toBe(200);
-      const before = stored();
+      const before = await stored();
       for (const method of ["PUT", "DELETE"] as const) {
         const json = method === "PUT" ? { json: {} } : {};
         const { status } = await bench.call(method, `${paths.node}?${query}`, json);
         expect([400, 422]).toContain(status);
       }
-      expect([stored(), asked()]).toEqual([before, undefined]);
+      expect([await stored(), await asked()]).toEqual([before, undefined]);
     },
   );
 });

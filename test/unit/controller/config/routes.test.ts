@@ -99,7 +99,7 @@ describe("removing a section", () => {
 
 describe("what a change answers", () => {
   it("is only the part written to a caller who may not read the node", async () => {
-    bench.fleet.services.config.setSection(uid, "snmp", { port: 161 }, "test");
+    await bench.fleet.services.config.setSection(uid, "snmp", "test", () => ({ body: { port: 161 } }));
     const key = await bench.keyFor(["nodes::configure:gateway", "nodes::manage"]);
     const call = (method: string, path: string, json?: unknown) =>
       bench.call(method, `/node/${uid}${path}`, json === undefined ? { key } : { key, json });

@@ -49,7 +49,7 @@ beforeEach(async () => {
 });
 
 const stored = async () => (await bench.fleet.node(uid))?.config.exec;
-const containers = () => items(stored()?.["commands"]);
+const containers = async () => items((await stored())?.["commands"]);
 const create = (json: unknown) => bench.call("POST", `${base}/container`, { json });
 const put = (path: string, json: unknown) => bench.call("PUT", `${base}/${path}`, { json });
 const get = async (path: string, key?: string) =>
@@ -61,7 +61,7 @@ describe("containers", () => {
     const added = await create({ ...RECORD, version: 9, nodeUid: "x", namespace: "y" });
     const shown = { ...RECORD, version: 0, nodeUid: uid, namespace: "exec" };
     expect([added.status, added.json]).toEqual([201, shown]);
-    expect(stored()).toEqual({ commands: [{ ...RECORD, version: 0 }] });
+    expect(await stored()).toEqual({ commands: [{ ...RECORD, version: 0 }] });
     expect(await get("container")).toEqual([shown]);
     expect(await get(`container/${A.toUpperCase()}`)).toEqual(shown);
     const { stopTime: _unset, ...rest } = RECORD;
@@ -90,7 +90,7 @@ describe("containers", () => {
     expect(await get(`container/${A}/vrf`)).toEqual({ name: "blue" });
     expect((await put(`container/${A}/config`, CONFIG)).status).toBe(200);
     await put(`container/${A}`, { ...RECORD, description: "changed" });
-    expect(containers()).toEqual([{ ...RECORD, description: "changed", ...CONFIG, version: 2 }]);
+    expect(await containers()).toEqual([{ ...RECORD, description: "changed", ...CONFIG, version: 2 }]);
     expect(await get(`container/${A}`)).toEqual({
       ...RECORD,
       description: "changed",
@@ -99,18 +99,18 @@ describe("containers", () => {
       namespace: "exec",
     });
     await put(`container/${A}`, { ...RECORD, description: "changed" });
-    expect(containers()[0]?.["version"]).toBe(2);
+    expect((await containers())[0]?.["version"]).toBe(2);
     await put(`container/${A}/config`, {});
-    expect(containers()).toEqual([{ ...RECORD, description: "changed", variables: [], version: 3 }]);
+    expect(await containers()).toEqual([{ ...RECORD, description: "changed", variables: [], version: 3 }]);
   });
 
   it("are read by nodes as they were written", async () => {
     await create(RECORD);
-    expect(readExec(stored()).config.containers).toMatchObject([{ id: A, isExtended: false }]);
+    expect(readExec(await stored()).config.containers).toMatchObject([{ id: A, isExtended: false }]);
     await put(`container/${A}/config`, {});
-    expect(readExec(stored()).config.containers).toMatchObject([{ id: A, isExtended: true }]);
+    expect(readExec(await stored()).config.containers).toMatchObject([{ id: A, isExtended: true }]);
     await put(`container/${A}/config`, CONFIG);
-    const { config, rejected, notices } = readExec(stored());
+    const { config, rejected, notices } = readExec(await stored());
     expect([rejected, notices]).toEqual([[], []]);
     expect(config.containers).toMatchObject([
       {
@@ -136,12 +136,12 @@ describe("containers", () => {
     const elsewhere = `/v2/node/${NOBODY}/exec`;
     expect((await bench.call("GET", `${elsewhere}/container`)).status).toBe(404);
     expect((await bench.call("POST", `${elsewhere}/volume`, { json: { name: "a" } })).status).toBe(404);
-    expect(containers()).toHaveLength(1);
+    expect(await containers()).toHaveLength(1);
   });
 
   it("with wrong fields are refused with a line for each, and nothing changes", async () => {
     await create(RECORD);
-    const before = stored();
+    const before = await stored();
     const wrong: readonly (readonly [object, readonly string[]])[] = [
       [{ id: "x" }, ["id: must be a UUID"]],
       [
@@ -170,7 +170,7 @@ describe("containers", () => {
     }
     expect((await create([])).json).toEqual(["body: must be an object"]);
     expect((await put(`container/${A}`, OTHER)).json).toEqual([`id: must be ${A}, or absent`]);
-    expect(stored()).toEqual(before);
+    expect(await stored()).toEqual(before);
   });
 
   it("that collide with another are refused with its id, whichever comes first", async () => {
@@ -240,12 +240,12 @@ describe("the parts of a container", () => {
     const answer = await put(`container/${A}/config`, sent);
     expect(answer.json).toEqual({ variables: [], vrf: { name: "red" }, healthCheck: { command: "true" } });
     expect(await get(`container/${A}`)).toMatchObject({ name: "edge-api" });
-    expect(containers()[0]).not.toHaveProperty("privileged");
+    expect((await containers())[0]).not.toHaveProperty("privileged");
   });
 
   it("that are wrong are refused with a line for each, and nothing changes", async () => {
     await put(`container/${A}/config`, CONFIG);
-    const before = stored();
+    const before = await stored();
     const wrong = {
       capabilities: { addCaps: ["ALL", "FLY"] },
       limits: { memMax: "1", limits: [{ type: "files", soft: -2, hard: 1 }] },
@@ -288,7 +288,7 @@ describe("the parts of a container", () => {
         "variables.1.name: A is there already",
       ],
     ]);
-    expect(stored()).toEqual(before);
+    expect(await stored()).toEqual(before);
   });
 
   it("tell the values of variables to who may read them, and nobody else", async () => {
@@ -308,7 +308,7 @@ describe("the parts of a container", () => {
       { mountType: "volume", source: "unknown", dest: "/b" },
     ];
     await put(`container/${A}/config`, { mounts: mounts.map((mount) => Object.assign({ encrypted: false }, mount)) });
-    expect(containers()[0]?.["mounts"]).toEqual(mounts);
+    expect((await containers())[0]?.["mounts"]).toEqual(mounts);
     expect(await get(`container/${A}/mount`)).toEqual([{ ...mounts[0], encrypted: true }, mounts[1]]);
     expect(await get(`container/${A}/volume`)).toEqual([{ name: "safe", encrypted: true }]);
   });
@@ -352,7 +352,7 @@ describe("volumes and caps", () => {
     expect((await put("limit", { cpuMax: "1" })).status).toBe(422);
     expect(await get("limit")).toEqual(limits);
     expect((await put("limit", {})).json).toEqual({});
-    expect([await get("limit"), stored()]).toEqual([{}, {}]);
+    expect([await get("limit"), await stored()]).toEqual([{}, {}]);
   });
 });
 
@@ -372,7 +372,7 @@ describe("a node that has no containers of its own", () => {
     await create(RECORD);
     bench.fleet.services.clusters.create({ name: "pair" }, "test");
     bench.fleet.services.nodes.update(uid, { cluster: "pair.example.net" }, "test");
-    const before = stored();
+    const before = await stored();
     for (const [method, path, json] of calls(base)) {
       const answer = await bench.call(method, path, json === undefined ? {} : { json });
       expect([answer.status, answer.json]).toMatchObject([
@@ -384,15 +384,13 @@ describe("a node that has no containers of its own", () => {
         },
       ]);
     }
-    expect(stored()).toEqual(before);
+    expect(await stored()).toEqual(before);
     // Until the cluster has the section the member's own is in force.
     expect(await get("container")).toMatchObject([{ id: A }]);
-    bench.fleet.services.config.setClusterSection(
-      "pair.example.net",
-      "exec",
-      { commands: [OTHER], volumes: [{ name: "v" }] },
-      "test",
-    );
+    await bench.fleet.services.config.setClusterSection("pair.example.net", "exec", "test", () => ({
+      commands: [OTHER],
+      volumes: [{ name: "v" }],
+    }));
     expect(await get("container")).toMatchObject([{ id: B, version: 0 }]);
     expect(await get("volume")).toEqual([{ name: "v" }]);
     expect((await bench.call("GET", `${base}/container/${A}`)).status).toBe(404);

@@ -123,11 +123,11 @@ describe("what is refused without asking the node", () => {
   it("a node that is offline, is an agent, or is none", async () => {
     const under = async (change: object) =>
       `/v2/node/${(await bench.fleet.add({ name: "two", ...change })).uid}/data-store/tasks`;
-    expect(await bench.call("GET", under({ isOnline: false }))).toMatchObject({
+    expect(await bench.call("GET", await under({ isOnline: false }))).toMatchObject({
       status: 503,
       json: { code: "offline" },
     });
-    const agent = await bench.call("GET", under({ name: "laptop", type: "Agent" }));
+    const agent = await bench.call("GET", await under({ name: "laptop", type: "Agent" }));
     expect(agent).toMatchObject({ status: 422, json: { code: "not-supported", error: "agents have no data store" } });
     expect((await bench.call("GET", `/v2/node/${ID}/data-store/tasks`)).status).toBe(404);
     expect(requests()).toEqual([]);
@@ -221,8 +221,10 @@ describe("listings in parts that are under way", () => {
   let end: (() => void)[];
 
   /** Nodes whose answers stop after their first part, until they are let go on. */
-  beforeEach(() => {
-    nodes = Array.from({ length: 9 }, async (_, at) => (await bench.fleet.add({ name: `many-${at}` })).uid);
+  beforeEach(async () => {
+    nodes = await Promise.all(
+      Array.from({ length: 9 }, async (_, at) => (await bench.fleet.add({ name: `many-${at}` })).uid),
+    );
     end = [];
     bench.fleet.script = async (_, { onProgress, signal }) => {
       onProgress?.({ seq: 0, kind: "json", data: first });

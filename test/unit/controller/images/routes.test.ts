@@ -98,16 +98,16 @@ describe("POST", () => {
   });
 
   it("takes as many as a node may have", async () => {
-    for (let at = 0; at < 256; at += 1) bench.deps.images.put(uid, { ...image, id: `id-${at}` });
+    for (let at = 0; at < 256; at += 1) await bench.fleet.store.images.put(uid, { ...image, id: `id-${at}` });
     expect(await call("POST", "", image)).toMatchObject({ status: 422, json: [expect.stringMatching(/^body: /)] });
     expect(bench.deps.images.ofNode(uid)).toHaveLength(256);
   });
 });
 
 describe("GET", () => {
-  beforeEach(() => {
-    bench.deps.images.put(uid, image);
-    bench.deps.images.put(uid, { ...image, id: OTHER, displayName: "Gone", location: "images/gone.raw" });
+  beforeEach(async () => {
+    await bench.fleet.store.images.put(uid, image);
+    await bench.fleet.store.images.put(uid, { ...image, id: OTHER, displayName: "Gone", location: "images/gone.raw" });
   });
 
   it("tells which files are there, without an audit of each look", async () => {
@@ -131,8 +131,8 @@ describe("GET", () => {
         };
         bench = await ApiBench.create(clock);
         uid = (await bench.fleet.add({ name: "slow" })).uid;
-        bench.deps.images.put(uid, image);
-        bench.deps.images.put(uid, { ...image, id: OTHER });
+        await bench.fleet.store.images.put(uid, image);
+        await bench.fleet.store.images.put(uid, { ...image, id: OTHER });
         bench.fleet.script = (_, { signal }) =>
           new Promise((_resolve, reject) => {
             signal.addEventListener("abort", () => reject(signal.reason as Error));
@@ -147,7 +147,7 @@ describe("GET", () => {
   );
 
   it("asks about two at a time", async () => {
-    for (let at = 0; at < 20; at += 1) bench.deps.images.put(uid, { ...image, id: randomUUID() });
+    for (let at = 0; at < 20; at += 1) await bench.fleet.store.images.put(uid, { ...image, id: randomUUID() });
     let [now, most] = [0, 0];
     bench.fleet.script = async () => {
       now += 1;
@@ -170,7 +170,7 @@ describe("GET", () => {
 });
 
 describe("PUT", () => {
-  beforeEach(() => bench.deps.images.put(uid, { ...image, description: "old" }));
+  beforeEach(async () => await bench.fleet.store.images.put(uid, { ...image, description: "old" }));
 
   it("replaces the record, not its file", async () => {
     const changed = { displayName: "Desktop", location: "images/win.qcow2", os: "win11" };
@@ -190,7 +190,7 @@ describe("PUT", () => {
 });
 
 describe("DELETE", () => {
-  beforeEach(() => bench.deps.images.put(uid, image));
+  beforeEach(async () => await bench.fleet.store.images.put(uid, image));
 
   it("removes the record alone, also of a node that is offline", async () => {
     setOnline(false);
@@ -224,7 +224,12 @@ describe("DELETE", () => {
   });
 
   it("keeps a file that another image is in", async () => {
-    bench.deps.images.put(uid, { ...image, id: OTHER, displayName: "Copy", location: "images//win.qcow2" });
+    await bench.fleet.store.images.put(uid, {
+      ...image,
+      id: OTHER,
+      displayName: "Copy",
+      location: "images//win.qcow2",
+    });
     const { status, json } = await call("DELETE", `/${ID}?deleteFile=true`);
     expect([status, json]).toMatchObject([409, { code: "item-collision", details: { id: OTHER } }]);
     expect(asked).toEqual([]);
