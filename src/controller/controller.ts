@@ -129,7 +129,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   const licenses = new Licenses({ ...base, ...identity, events });
   const issue = async (request: LicenseRequest): Promise<string> => licenses.issue(request);
   const activations = new Activations({ clock, origin, issue });
-  const agentTokens = new AgentTokens({ ...base, access: store.access, issue });
+  const agentTokens = new AgentTokens({ ...base, events, issue });
 
   // The channel: nodes' sessions, and what goes through them.
   const channelLog = log.child({ component: "channel" });
@@ -196,7 +196,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
       store,
       events,
       clock,
-      identities: { release: (uid) => releaseIdentity(store, uid), resume: (uid) => changes.announceAll(uid) },
+      identities: { release: releaseIdentity, resume: (uid) => changes.announceAll(uid) },
     }),
     telemetry: store.telemetry,
   };

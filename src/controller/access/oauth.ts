@@ -68,7 +68,7 @@ export function oauthRoutes({ access, tokens }: OauthRouteDeps): readonly Route[
             throw new OAuthError("unsupported_grant_type", "grant_type must be client_credentials");
           }
           const [clientId, secret] = clientOf(request, form);
-          const user = access.checkCredential(clientId, secret);
+          const user = await access.checkCredential(clientId, secret);
           if (user === undefined) throw new OAuthError("invalid_client", "unknown client or wrong secret", 401);
           const { token, expiresInSeconds } = await tokens.issue({ user, clientId });
           return Response.json({ access_token: token, token_type: "Bearer", expires_in: expiresInSeconds });

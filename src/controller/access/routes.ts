@@ -16,20 +16,39 @@ import {
   refusals,
   violations,
 } from "../http/shapes.ts";
-import type { EventLog } from "../events/service.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
+import type { Transact } from "../store/transact.ts";
 import type { Clock } from "../../host/clock.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
 const conflict = (description: string) => ({ 409: { description, schema: Problem } });
 
-export interface AccessRouteDeps {
+/** Stores of an open transaction that changes access. */
+export interface AccessParts extends EventParts {
   readonly access: AccessStore;
-  readonly events: EventLog;
+}
+
+export interface AccessRouteDeps {
+  readonly store: Transact<AccessParts>;
+  readonly access: AccessStore;
+  readonly events: Pick<EventLog, "change">;
   readonly clock: Clock;
 }
 
-export function policyRoutes({ access, events }: AccessRouteDeps): readonly Route[] {
+/** Returns a function that runs a change and records it by a user, in one transaction. */
+function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">) {
+  return <T>(user: string, message: string, work: (access: AccessStore) => Promise<T>): Promise<T> =>
+    store.transact(async (tx) => {
+      const result = await work(tx.access);
+      await events.change(tx, undefined, user, message);
+      return result;
+    });
+}
+
+export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
+  const { access } = deps;
+  const record = recording(deps);
   const tag = "Policies";
   const onPolicy = (verb: "read" | "modify") =>
     ({
@@ -47,8 +66,10 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
       tag,
       access: { to: "kind", permission: "permissions::read", kind: tgrn.policy("") },
       answers: { 200: { description: "The policies the caller may read", schema: z.array(PublicPolicy) }, ...refusals },
-      handle: ({ caller }) =>
-        Response.json(access.policies().filter(({ name }) => caller.may(["permissions::read"], tgrn.policy(name)))),
+      handle: async ({ caller }) =>
+        Response.json(
+          (await access.policies()).filter(({ name }) => caller.may(["permissions::read"], tgrn.policy(name))),
+        ),
     }),
     route({
       method: "POST",
@@ -64,8 +85,8 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
         ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
-      handle: ({ body, caller }) => {
-        events.changeOutsideDocuments(caller.name, `Policy ${body.name} created`, () => access.createPolicy(body));
+      handle: async ({ body, caller }) => {
+        await record(caller.name, `Policy ${body.name} created`, (tx) => tx.createPolicy(body));
         return Response.json(body, { status: 201 });
       },
     }),
@@ -78,8 +99,8 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
       access: onPolicy("read"),
       params: NameParams,
       answers: policy,
-      handle: ({ params: { name } }) => {
-        const found = access.policy(name);
+      handle: async ({ params: { name } }) => {
+        const found = await access.policy(name);
         if (found === undefined) throw new InputError("not-found", `there is no policy ${name}`);
         return Response.json(found);
       },
@@ -96,11 +117,11 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
         schema: Policy.partial({ name: true }).meta({ id: "PolicyChange", description: "`name` must match the path" }),
       },
       answers: { ...policy, ...badBody },
-      handle: ({ params: { name }, body, caller }) => {
+      handle: async ({ params: { name }, body, caller }) => {
         if (body.name !== undefined && body.name !== name)
           throw new Violations([`name: must be ${name}; a policy cannot be renamed`]);
         const changed: Policy = { ...body, name };
-        events.changeOutsideDocuments(caller.name, `Policy ${name} replaced`, () => access.replacePolicy(changed));
+        await record(caller.name, `Policy ${name} replaced`, (tx) => tx.replacePolicy(changed));
         return Response.json(changed);
       },
     }),
@@ -118,8 +139,8 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
         ...notFound,
         ...conflict("It is attached to a service user"),
       },
-      handle: ({ params: { name }, caller }) => {
-        events.changeOutsideDocuments(caller.name, `Policy ${name} deleted`, () => access.deletePolicy(name));
+      handle: async ({ params: { name }, caller }) => {
+        await record(caller.name, `Policy ${name} deleted`, (tx) => tx.deletePolicy(name));
         return Response.json({});
       },
     }),
@@ -127,7 +148,9 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
 }
 
 /** Routes of service users, the accounts of programs. */
-export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): readonly Route[] {
+export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
+  const { access, clock } = deps;
+  const record = recording(deps);
   const tag = "Service users";
   const onUser = (verb: "read" | "modify") =>
     ({
@@ -147,8 +170,10 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
         200: { description: "The service users the caller may read", schema: z.array(PublicServiceUser) },
         ...refusals,
       },
-      handle: ({ caller }) => {
-        const listed = access.serviceUsers().filter(({ name }) => caller.may(["users::read"], tgrn.serviceUser(name)));
+      handle: async ({ caller }) => {
+        const listed = (await access.serviceUsers()).filter(({ name }) =>
+          caller.may(["users::read"], tgrn.serviceUser(name)),
+        );
         return Response.json(listed.map(publicServiceUser));
       },
     }),
@@ -170,14 +195,17 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
         ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
-      handle: ({ body: { name, policies }, caller }) => {
+      handle: async ({ body: { name, policies }, caller }) => {
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
-        const lines = policies.flatMap((policy, index) => violationsOf(access, policy, `policies.${index}`));
-        if (lines.length > 0) throw new Violations(lines);
         const at = Math.floor(clock.now() / 1000);
-        const created = events.changeOutsideDocuments(caller.name, `Service user ${name} created`, () =>
-          access.createServiceUser(name, policies, at),
-        );
+        const created = await record(caller.name, `Service user ${name} created`, async (tx) => {
+          const lines = [];
+          for (const [index, policy] of policies.entries()) {
+            lines.push(...(await violationsOf(tx, policy, `policies.${index}`)));
+          }
+          if (lines.length > 0) throw new Violations(lines);
+          return tx.createServiceUser(name, policies, at);
+        });
         return Response.json(publicServiceUser(created), { status: 201 });
       },
     }),
@@ -190,8 +218,8 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
       access: onUser("read"),
       params: UserParams,
       answers: { 200: { description: "The service user", schema: PublicServiceUser }, ...refusals, ...notFound },
-      handle: ({ params: { name } }) => {
-        const found = access.serviceUser(name);
+      handle: async ({ params: { name } }) => {
+        const found = await access.serviceUser(name);
         if (found === undefined) throw new InputError("not-found", `there is no service user ${name}`);
         return Response.json(publicServiceUser(found));
       },
@@ -214,24 +242,24 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
         ...notFound,
         ...violations,
       },
-      handle: ({ params: { name }, caller }) => {
-        // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.
-        const policies = caller.name === name ? [] : (access.serviceUser(name)?.policies ?? []);
-        for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
+      handle: async ({ params: { name }, caller }) => {
         const clientId = randomUUID();
         const clientSecret = randomBytes(32).toString("base64url");
-        events.changeOutsideDocuments(caller.name, `Credential of service user ${name} generated`, () =>
-          access.putCredential(name, clientId, sha256Hex(clientSecret)),
-        );
+        await record(caller.name, `Credential of service user ${name} generated`, async (tx) => {
+          // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.
+          const policies = caller.name === name ? [] : ((await tx.serviceUser(name))?.policies ?? []);
+          for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
+          await tx.putCredential(name, clientId, sha256Hex(clientSecret));
+        });
         return Response.json({ clientId, clientSecret });
       },
     }),
   ];
 }
 
-function violationsOf(access: AccessStore, policy: string, path: string): string[] {
+async function violationsOf(access: Pick<AccessStore, "policy">, policy: string, path: string): Promise<string[]> {
   if (isRestricted(policy)) return [`${path}: ${policy} cannot be attached: its name starts with restricted-`];
-  return access.policy(policy) === undefined ? [`${path}: there is no policy ${policy}`] : [];
+  return (await access.policy(policy)) === undefined ? [`${path}: there is no policy ${policy}`] : [];
 }
 
 function publicServiceUser({ name, policies, createdAt, clientId }: ServiceUser): z.infer<typeof PublicServiceUser> {

@@ -46,9 +46,10 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       params: NodeParams,
       query: PageQuery,
       answers: { ...legacy, ...notFound, ...violations },
-      handle: ({ params: { nodeID }, query }) => {
-        requireNode(nodes, nodeID);
-        return Response.json(events.find({ ...newestFirst(query), nodeIds: [nodeID] }).items.map(legacyAlert));
+      handle: async ({ params: { nodeID }, query }) => {
+        await requireNode(nodes, nodeID);
+        const { items } = await events.find({ ...newestFirst(query), nodeIds: [nodeID] });
+        return Response.json(items.map(legacyAlert));
       },
     }),
     route({
@@ -61,10 +62,11 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNodes,
       query: PageQuery,
       answers: { ...legacy, ...violations },
-      handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(nodes, caller, "alerts::read", undefined);
+      handle: async ({ query, caller }) => {
+        const nodeIds = await readableNodes(nodes, caller, "alerts::read", undefined);
         const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
-        return Response.json(events.find(filter).items.map(legacyAlert), { headers: DEPRECATION });
+        const { items } = await events.find(filter);
+        return Response.json(items.map(legacyAlert), { headers: DEPRECATION });
       },
     }),
     route({
@@ -76,8 +78,8 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNodes,
       query: NoQuery,
       answers: { ...open, ...violations },
-      handle: ({ caller }) =>
-        Response.json(alerts.find().filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
+      handle: async ({ caller }) =>
+        Response.json((await alerts.find()).filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
     }),
     route({
       method: "GET",
@@ -89,9 +91,9 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       params: NodeParams,
       query: NoQuery,
       answers: { ...open, ...notFound, ...violations },
-      handle: ({ params: { nodeID } }) => {
-        requireNode(nodes, nodeID);
-        return Response.json(alerts.find(nodeID));
+      handle: async ({ params: { nodeID } }) => {
+        await requireNode(nodes, nodeID);
+        return Response.json(await alerts.find(nodeID));
       },
     }),
     route({
@@ -106,10 +108,10 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
         alertType: z.string().min(1).max(64).meta({ description: "The event type, for example `Node Disconnect`" }),
       }),
       answers: { 200: { description: "Dismissed", schema: Empty }, ...refusals, ...notFound },
-      handle: ({ params: { nodeID, alertType }, caller }) => {
+      handle: async ({ params: { nodeID, alertType }, caller }) => {
         // Dismissing it releases a held identity.
         if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
-        if (!alerts.dismiss(nodeID, alertType, caller.name)) {
+        if (!(await alerts.dismiss(nodeID, alertType, caller.name))) {
           throw new InputError("not-found", `node ${nodeID} has no open alert '${alertType}'`);
         }
         return Response.json({});

@@ -46,9 +46,9 @@ export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Ro
       access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
       query: RangeQuery,
       answers: audits,
-      handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(nodes, caller, "events::read", undefined);
-        return answer(events.audits({ ...rangeOf(query), ...defined({ nodeIds }) }));
+      handle: async ({ query, caller }) => {
+        const nodeIds = await readableNodes(nodes, caller, "events::read", undefined);
+        return answer(await events.audits({ ...rangeOf(query), ...defined({ nodeIds }) }));
       },
     }),
     route({
@@ -61,10 +61,10 @@ export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Ro
       params: z.object({ nodeId: Uid }),
       query: RangeQuery,
       answers: { ...audits, ...notFound },
-      handle: ({ params: { nodeId }, query }) => {
-        const page = events.audits({ ...rangeOf(query), nodeIds: [nodeId] });
+      handle: async ({ params: { nodeId }, query }) => {
+        const page = await events.audits({ ...rangeOf(query), nodeIds: [nodeId] });
         // Audits of a deleted node remain readable.
-        if (page.total === 0) requireNode(nodes, nodeId);
+        if (page.total === 0) await requireNode(nodes, nodeId);
         return answer(page);
       },
     }),

@@ -45,8 +45,8 @@ export const RangeQuery = z.strictObject({ ...Period, ...Page });
 
 /** Nodes, as far as the routes of their records name them. */
 export interface NodeLookup {
-  all(): readonly { readonly uid: string }[];
-  get(uid: string): unknown;
+  uids(): Promise<readonly string[]>;
+  get(uid: string): Promise<unknown>;
 }
 
 export interface EventRouteDeps {
@@ -74,9 +74,9 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
       access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
       query: OrganizationQuery,
       answers: { ...page, ...violations },
-      handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(nodes, caller, "events::read", query.nodeIDs);
-        return eventPage(events.find({ ...filterOf(query), ...defined({ nodeIds }) }));
+      handle: async ({ query, caller }) => {
+        const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);
+        return eventPage(await events.find({ ...filterOf(query), ...defined({ nodeIds }) }));
       },
     }),
     route({
@@ -89,10 +89,10 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
       params: z.object({ nodeId: Uid }),
       query: NodeQuery,
       answers: { ...page, ...notFound, ...violations },
-      handle: ({ params: { nodeId }, query }) => {
-        const page = events.find({ ...filterOf(query), nodeIds: [nodeId] });
+      handle: async ({ params: { nodeId }, query }) => {
+        const page = await events.find({ ...filterOf(query), nodeIds: [nodeId] });
         // Events of a deleted node remain readable.
-        if (page.total === 0) requireNode(nodes, nodeId);
+        if (page.total === 0) await requireNode(nodes, nodeId);
         return eventPage(page);
       },
     }),
@@ -100,15 +100,15 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
 }
 
 /** Returns the nodes whose records a caller may read, out of `asked`; undefined means all. */
-export function readableNodes(
-  nodes: NodeLookup,
+export async function readableNodes(
+  nodes: Pick<NodeLookup, "uids">,
   caller: Caller,
   permission: string,
   asked: readonly string[] | undefined,
-): readonly string[] | undefined {
+): Promise<readonly string[] | undefined> {
   const reach = caller.reach(permission, tgrn.node(""));
   if (reach === "all") return asked;
-  const candidates = asked ?? nodes.all().map(({ uid }) => uid);
+  const candidates = asked ?? (await nodes.uids());
   return candidates.filter((uid) => caller.may([permission], tgrn.node(uid)));
 }
 
@@ -144,6 +144,6 @@ function eventPage({ total, items }: { readonly total: number; readonly items: r
 }
 
 /** @throws {InputError} `not-found` */
-export function requireNode(nodes: Pick<NodeLookup, "get">, uid: string): void {
-  if (nodes.get(uid) === undefined) throw new InputError("not-found", `there is no node ${uid}`);
+export async function requireNode(nodes: Pick<NodeLookup, "get">, uid: string): Promise<void> {
+  if ((await nodes.get(uid)) === undefined) throw new InputError("not-found", `there is no node ${uid}`);
 }

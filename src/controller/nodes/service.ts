@@ -69,6 +69,10 @@ export class NodeService {
     return stored.map((node) => this.#record(node, applied.get(node.uid) ?? {}));
   }
 
+  uids(): Promise<readonly string[]> {
+    return this.#deps.store.nodes.uids();
+  }
+
   async get(uid: string): Promise<NodeRecord | undefined> {
     const node = await this.#deps.store.nodes.get(uid);
     return node === undefined ? undefined : this.#read(node);

@@ -71,10 +71,10 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
         ...refusals,
         ...violations,
       },
-      handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(nodes, caller, "events::read", query.nodeIDs);
+      handle: async ({ query, caller }) => {
+        const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);
         const filter = filterOf(query, clock.now() / 1000);
-        const { total, items } = flows.find({ ...filter, ...defined({ nodeIds }) });
+        const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });
         return Response.json(items, { headers: { "x-total-count": String(total) } });
       },
     }),

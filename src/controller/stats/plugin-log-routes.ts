@@ -64,11 +64,11 @@ export function pluginLogRoutes({
         ...notFound,
         ...violations,
       },
-      handle: ({ params: { nodeID }, query: { startDate, endDate } }) => {
-        const { type } = nodeOf(nodes, nodeID);
+      handle: async ({ params: { nodeID }, query: { startDate, endDate } }) => {
+        const { type } = await nodeOf(nodes, nodeID);
         if (type === "Agent") throw new InputError("not-supported", "agents have no plugin logs");
         if (startDate > endDate) throw new Violations(["startDate: is after endDate"]);
-        const stats = gatewayDetails.find(nodeID, startDate, endDate);
+        const stats = await gatewayDetails.find(nodeID, startDate, endDate);
         if (stats === undefined) {
           throw new Violations([`endDate: the range holds more than ${MAX_DETAILS_FOUND} records`]);
         }
@@ -98,13 +98,13 @@ export function pluginLogRoutes({
         ...notFound,
         ...violations,
       },
-      handle: ({ params: { nodeID }, query }) => {
-        const { type } = nodeOf(nodes, nodeID);
+      handle: async ({ params: { nodeID }, query }) => {
+        const { type } = await nodeOf(nodes, nodeID);
         if (type === "Agent") throw new InputError("not-supported", "agents have no containers");
         const { container, limit, eTime: to = Math.floor(clock.now() / 1000) } = query;
         const from = query.sTime ?? to - DAY_SECONDS;
         if (from > to) throw new Violations(["sTime: is after eTime"]);
-        return Response.json(containerOutput.find(nodeID, { container, from, to, limit }));
+        return Response.json(await containerOutput.find(nodeID, { container, from, to, limit }));
       },
     }),
   ];

@@ -43,12 +43,16 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
         ...refusals,
         ...violations,
       },
-      handle: ({ query, caller }) => {
+      handle: async ({ query, caller }) => {
         const range = usageRange(query, Math.floor(clock.now() / 1000));
-        const tagged = nodes.all().filter(({ tags }) => hasTags(tags, query.filters));
-        const asked = query.filters === undefined ? undefined : tagged.map(({ uid }) => uid);
-        return Response.json(flows.usage(range, readableNodes(nodes, caller, "nodes::read", asked)));
+        const asked = query.filters === undefined ? undefined : await taggedNodes(nodes, query.filters);
+        const readable = await readableNodes(nodes, caller, "nodes::read", asked);
+        return Response.json(await flows.usage(range, readable));
       },
     }),
   ];
+}
+
+async function taggedNodes(nodes: Pick<NodeService, "all">, filter: readonly string[]): Promise<readonly string[]> {
+  return (await nodes.all()).filter(({ tags }) => hasTags(tags, filter)).map(({ uid }) => uid);
 }

@@ -68,7 +68,7 @@ export class ApiBench {
     this.activations = new Activations({ clock, origin: ORIGIN, issue });
     this.agentTokens = new AgentTokens({
       store,
-      access: this.access,
+      events: services.events,
       keys: { rootThumbprint: "A".repeat(43), newest: { spki: [] } },
       clock,
       origin: ORIGIN,

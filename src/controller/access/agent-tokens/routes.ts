@@ -6,7 +6,6 @@ import { route, type Route } from "../../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, Seconds } from "../../http/shapes.ts";
 import { defined } from "../../../lib/defined.ts";
 import type { AgentTokens } from "./service.ts";
-import type { EventLog } from "../../events/service.ts";
 
 const tag = "Agent tokens";
 const access = {
@@ -54,11 +53,10 @@ const Token = z
 
 export interface AgentTokenRouteDeps {
   readonly agentTokens: AgentTokens;
-  readonly events: EventLog;
 }
 
 /** Routes of the tokens that register agents. */
-export function agentTokenRoutes({ agentTokens, events }: AgentTokenRouteDeps): readonly Route[] {
+export function agentTokenRoutes({ agentTokens }: AgentTokenRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -68,7 +66,7 @@ export function agentTokenRoutes({ agentTokens, events }: AgentTokenRouteDeps): 
       tag,
       access,
       answers: { 200: { description: "The tokens", schema: z.array(Token) }, ...refusals },
-      handle: () => Response.json(agentTokens.all().map(publicToken)),
+      handle: async () => Response.json((await agentTokens.all()).map(publicToken)),
     }),
     route({
       method: "POST",
@@ -87,11 +85,8 @@ export function agentTokenRoutes({ agentTokens, events }: AgentTokenRouteDeps): 
         ...badBody,
         409: { description: "The limit of tokens is reached", schema: Problem },
       },
-      handle: ({ body, caller }) => {
-        const subject = "name" in body ? `agent ${body.name}` : `${body.maxUses} agents ${body.namePrefix}-*`;
-        const { token, stored } = events.changeOutsideDocuments(caller.name, `Agent token created for ${subject}`, () =>
-          agentTokens.create(body, caller.name),
-        );
+      handle: async ({ body, caller }) => {
+        const { token, stored } = await agentTokens.create(body, caller.name);
         return Response.json({ ...publicToken(stored), token }, { status: 201 });
       },
     }),
@@ -104,8 +99,8 @@ export function agentTokenRoutes({ agentTokens, events }: AgentTokenRouteDeps): 
       access,
       params: z.object({ id: z.string().max(64) }),
       answers: { 200: { description: "Revoked", schema: Empty }, ...refusals, ...notFound },
-      handle: ({ params: { id }, caller }) => {
-        events.changeOutsideDocuments(caller.name, `Agent token ${id} revoked`, () => agentTokens.remove(id));
+      handle: async ({ params: { id }, caller }) => {
+        await agentTokens.remove(id, caller.name);
         return Response.json({});
       },
     }),

@@ -6,15 +6,23 @@ import type { TokenUseClaims } from "../../../protocol/documents/claims.ts";
 import { peekClaims, verifyJws } from "../../../protocol/channel/jws.ts";
 import { thumbprint } from "../../../protocol/values/keys.ts";
 import type { NodeType } from "../../../protocol/values/values.ts";
+import type { EventLog, EventParts } from "../../events/service.ts";
+import type { Transact } from "../../store/transact.ts";
 import { anyOf, tgrn } from "../policies/permissions.ts";
 import { sha256Hex, type AccessStore } from "../store.ts";
 import type { StoredAgentToken } from "./store.ts";
 import type { AgentTokenStore } from "./store.ts";
 import { isAllowed } from "../policies/verdict.ts";
 
-export interface AgentTokensDeps {
-  readonly store: { readonly agentTokens: AgentTokenStore };
+/** Stores of an open transaction that changes agent tokens. */
+export interface AgentTokenParts extends EventParts {
+  readonly agentTokens: AgentTokenStore;
   readonly access: Pick<AccessStore, "grantOf">;
+}
+
+export interface AgentTokensDeps {
+  readonly store: Transact<AgentTokenParts> & { readonly agentTokens: AgentTokenStore };
+  readonly events: Pick<EventLog, "change">;
   readonly keys: { readonly rootThumbprint: string; readonly newest: { readonly spki: readonly string[] } };
   readonly clock: Clock;
   readonly origin: string;
@@ -47,16 +55,16 @@ export class AgentTokens {
     this.#deps = deps;
   }
 
-  all(): readonly StoredAgentToken[] {
+  all(): Promise<readonly StoredAgentToken[]> {
     return this.#deps.store.agentTokens.all();
   }
 
-  /** Creates a token; its text is not stored. @throws {InputError} `busy` */
-  create(order: TokenOrder, user: string): { readonly token: string; readonly stored: StoredAgentToken } {
-    const { store, keys, clock, origin } = this.#deps;
-    if (store.agentTokens.count() >= MAX_TOKENS) {
-      throw new InputError("busy", `the limit of ${MAX_TOKENS} agent tokens is reached; delete some first`);
-    }
+  /** Creates a token, and records it; its text is not stored. @throws {InputError} `busy` */
+  async create(
+    order: TokenOrder,
+    user: string,
+  ): Promise<{ readonly token: string; readonly stored: StoredAgentToken }> {
+    const { store, events, keys, clock, origin } = this.#deps;
     const id = randomUUID();
     const secret = randomBytes(32).toString("base64url");
     const createdAt = Math.floor(clock.now() / 1000);
@@ -70,14 +78,25 @@ export class AgentTokens {
       expiresAt: createdAt + order.expiresInSeconds,
       createdBy: user,
     };
-    store.agentTokens.add(stored);
+    const subject = "name" in order ? `agent ${order.name}` : `${order.maxUses} agents ${order.namePrefix}-*`;
+    await store.transact(async (tx) => {
+      if ((await tx.agentTokens.count()) >= MAX_TOKENS) {
+        throw new InputError("busy", `the limit of ${MAX_TOKENS} agent tokens is reached; delete some first`);
+      }
+      await tx.agentTokens.add(stored);
+      await events.change(tx, undefined, user, `Agent token created for ${subject}`);
+    });
     const token = agentTokenText({ iss: origin, root: keys.rootThumbprint, spki: [...keys.newest.spki], id, secret });
     return { token, stored: { ...stored, uses: 0 } };
   }
 
-  /** Revokes a token. @throws {InputError} `not-found` */
-  remove(id: string): void {
-    if (!this.#deps.store.agentTokens.remove(id)) throw new InputError("not-found", `there is no agent token ${id}`);
+  /** Revokes a token, and records it. @throws {InputError} `not-found` */
+  remove(id: string, user: string): Promise<void> {
+    const { store, events } = this.#deps;
+    return store.transact(async (tx) => {
+      if (!(await tx.agentTokens.remove(id))) throw new InputError("not-found", `there is no agent token ${id}`);
+      await events.change(tx, undefined, user, `Agent token ${id} revoked`);
+    });
   }
 
   /**
@@ -85,27 +104,45 @@ export class AgentTokens {
    * @throws {InputError} `bad-signature` for an invalid token, `token-expired`, `token-used`, `name-taken`
    */
   async exchange(jws: string): Promise<{ readonly license: string }> {
-    const { store, clock, issue } = this.#deps;
+    const { store, issue } = this.#deps;
     const { claims, key } = await this.#verify(jws);
-    const token = this.#valid(claims);
-    const { id, createdBy } = token;
-    const earlier = store.agentTokens.use(id, key);
+    const { id } = claims;
+    const taken = await store.transact((tx) => this.#take(tx, claims, key));
+    if (taken.license !== undefined) return { license: taken.license };
+    const { name, user } = taken;
+    try {
+      const license = await issue({ name, type: "Agent", jkt: key, user, lifetimeSeconds: LICENSE_SECONDS });
+      await store.transact(async ({ agentTokens }) => {
+        // The token was revoked meanwhile.
+        if ((await agentTokens.get(id)) === undefined) throw unknown();
+        await agentTokens.licensed(id, key, license);
+      });
+      return { license };
+    } catch (error) {
+      await store.agentTokens.release(id, key);
+      throw error;
+    }
+  }
+
+  /** Returns the license that a key already has by a token, or reserves a use of the token for it. */
+  async #take(
+    tx: AgentTokenParts,
+    claims: TokenUseClaims,
+    key: string,
+  ): Promise<
+    { readonly license: string } | { readonly license?: never; readonly name: string; readonly user: string }
+  > {
+    const token = await valid(tx, claims);
+    const { id, createdBy: user } = token;
+    const earlier = await tx.agentTokens.use(id, key);
     if (earlier?.license !== undefined) return { license: earlier.license };
-    if (token.expiresAt <= clock.now() / 1000) throw new InputError("token-expired", "the token has expired");
+    const now = this.#deps.clock.now() / 1000;
+    if (token.expiresAt <= now) throw new InputError("token-expired", "the token has expired");
     if (earlier !== undefined) throw new InputError("busy", "the license of this key is being issued");
     if (token.uses >= token.maxUses) throw new InputError("token-used", "the token has no uses left");
     const name = token.name ?? `${token.namePrefix ?? "agent"}-${sha256Hex(`${id} ${key}`).slice(0, 10)}`;
-    store.agentTokens.take(id, key, name);
-    try {
-      const license = await issue({ name, type: "Agent", jkt: key, user: createdBy, lifetimeSeconds: LICENSE_SECONDS });
-      // The token was revoked meanwhile.
-      if (store.agentTokens.get(id) === undefined) throw unknown();
-      store.agentTokens.licensed(id, key, license);
-      return { license };
-    } catch (error) {
-      store.agentTokens.release(id, key);
-      throw error;
-    }
+    await tx.agentTokens.take(id, key, name);
+    return { name, user };
   }
 
   async #verify(jws: string): Promise<{ readonly claims: TokenUseClaims; readonly key: string }> {
@@ -115,17 +152,20 @@ export class AgentTokens {
     if (claims.aud !== this.#deps.origin) throw new InputError("bad-signature", `aud: must be ${this.#deps.origin}`);
     return { claims, key };
   }
+}
 
-  /** Returns the token with this id and secret, if its creator may still create one. */
-  #valid({ id, secret }: TokenUseClaims): StoredAgentToken {
-    const token = this.#deps.store.agentTokens.get(id);
-    const expected = Buffer.from(token?.secretSha256 ?? sha256Hex(""), "hex");
-    const isRight = timingSafeEqual(Buffer.from(sha256Hex(secret), "hex"), expected);
-    if (token === undefined || !isRight) throw unknown();
-    const policies = this.#deps.access.grantOf(token.createdBy)?.policies ?? [];
-    if (!isAllowed(policies, TOKEN_PERMISSION.permissions, TOKEN_PERMISSION.resource)) throw unknown();
-    return token;
-  }
+/** Returns the token with this id and secret, if its creator may still create one. */
+async function valid(
+  { agentTokens, access }: AgentTokenParts,
+  { id, secret }: TokenUseClaims,
+): Promise<StoredAgentToken> {
+  const token = await agentTokens.get(id);
+  const expected = Buffer.from(token?.secretSha256 ?? sha256Hex(""), "hex");
+  const isRight = timingSafeEqual(Buffer.from(sha256Hex(secret), "hex"), expected);
+  if (token === undefined || !isRight) throw unknown();
+  const policies = (await access.grantOf(token.createdBy))?.policies ?? [];
+  if (!isAllowed(policies, TOKEN_PERMISSION.permissions, TOKEN_PERMISSION.resource)) throw unknown();
+  return token;
 }
 
 const unknown = (): InputError => new InputError("bad-signature", "the token is unknown or was revoked");
