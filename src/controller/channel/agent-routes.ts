@@ -21,6 +21,7 @@ import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/channel/re
 import { keysFrom, type ControlKeys } from "./keys/control-keys.ts";
 import type { Activations } from "../nodes/activations/service.ts";
 import type { AgentTokens } from "../access/agent-tokens/service.ts";
+import type { NodeStore } from "../nodes/store.ts";
 import type { Documents } from "./documents/documents.ts";
 import { refuseWhileHeld } from "../nodes/held-identity.ts";
 import { answerError, answerJson, pathOf, readBody } from "./http-io.ts";
@@ -34,13 +35,14 @@ import type { Tickets } from "./tickets.ts";
 import { SPEED_TEST_PATH } from "./keys/speed-test-tokens.ts";
 
 export interface AgentRoutesDeps extends RegistrationDeps {
-  readonly sessions: Sessions;
+  readonly store: RegistrationDeps["store"] & { readonly nodes: Pick<NodeStore, "credentials"> };
+  readonly sessions: Pick<Sessions, "get">;
   readonly documents: Documents;
   readonly tickets: Tickets;
   readonly speedTest: SpeedTest;
   readonly activations: Pick<Activations, "ask">;
   readonly agentTokens: Pick<AgentTokens, "exchange">;
-  readonly refusals: Refusals;
+  readonly refusals: Pick<Refusals, "note">;
   readonly sources: Pick<Sources, "of">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
@@ -179,7 +181,7 @@ export class AgentRoutes {
         message: "holdfast-ticket: unknown, used or expired; request a new one",
       });
     }
-    refuseWhileHeld(store, ticket.uid);
+    await refuseWhileHeld(store, ticket.uid);
     if (ticket.name === "keys") return answerJson(response, 200, keysFrom(keys, ticket.have + 1));
     const jws = await documents.signed(ticket.uid, ticket.name);
     if (jws === undefined)

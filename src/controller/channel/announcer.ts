@@ -1,16 +1,22 @@
 import type { Clock } from "../../host/clock.ts";
+import { inTurns } from "../../lib/async/in-turns.ts";
 import type { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Documents } from "./documents/documents.ts";
 import type { NodeSession } from "./session.ts";
 
-/** Time to batch changes before nodes are notified, and delay before a congested socket is retried, in milliseconds. */
+/** Time to batch changes before nodes are notified, and delay before a congested socket or a failed store is retried, in milliseconds. */
 const GATHER_MS = 20;
 const RETRY_MS = 1000;
+/** Nodes whose versions are read at a time. */
+const ABREAST = 8;
+
+interface Listener {
+  readonly isCongested: boolean;
+  readonly peer: Pick<NodeSession["peer"], "notify">;
+}
 
 export interface AnnouncerDeps {
-  readonly sessions: {
-    get(uid: string): { readonly isCongested: boolean; readonly peer: Pick<NodeSession["peer"], "notify"> } | undefined;
-  };
+  readonly sessions: { get(uid: string): Listener | undefined };
   readonly documents: Pick<Documents, "versions">;
   readonly clock: Clock;
 }
@@ -20,34 +26,61 @@ export class Announcer {
   readonly #deps: AnnouncerDeps;
   readonly #due = new Map<string, Set<DocumentName>>();
   #cancel: (() => void) | undefined;
+  #flushing: Promise<void> | undefined;
+  #isClosed = false;
 
   constructor(deps: AnnouncerDeps) {
     this.#deps = deps;
   }
 
   changed(uid: string, names: readonly DocumentName[]): void {
-    if (names.length === 0 || this.#deps.sessions.get(uid) === undefined) return;
+    if (this.#isClosed || names.length === 0 || this.#deps.sessions.get(uid) === undefined) return;
     const due = this.#due.get(uid) ?? new Set();
     for (const name of names) due.add(name);
     this.#due.set(uid, due);
-    this.#cancel ??= this.#deps.clock.after(GATHER_MS, () => this.#flush());
+    this.#arm(GATHER_MS);
   }
 
-  close(): void {
+  /** Drops what is due: nodes compare versions when they connect again. Waits for what is being sent. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
     this.#cancel?.();
     this.#due.clear();
+    await this.#flushing;
   }
 
-  #flush(): void {
-    this.#cancel = undefined;
-    for (const [uid, names] of this.#due) {
+  #arm(ms: number): void {
+    if (this.#isClosed || this.#flushing !== undefined) return;
+    this.#cancel ??= this.#deps.clock.after(ms, () => {
+      this.#cancel = undefined;
+      this.#flushing = this.#flush();
+    });
+  }
+
+  async #flush(): Promise<void> {
+    const later = new Map<string, ReadonlySet<DocumentName>>();
+    await inTurns([...this.#due], ABREAST, async ([uid, names]) => {
       const session = this.#deps.sessions.get(uid);
-      if (session?.isCongested === true) continue;
       this.#due.delete(uid);
-      if (session === undefined) continue;
-      const versions = this.#deps.documents.versions(uid);
-      for (const name of names) session.peer.notify("document.changed", { name, version: versions[name] });
+      if (session === undefined) return;
+      const isTold = !session.isCongested && (await this.#isTold(session, uid, names));
+      if (!isTold) later.set(uid, names);
+    });
+    this.#flushing = undefined;
+    // Changes during the flush must not wait as long as those that failed.
+    const delay = this.#due.size > 0 ? GATHER_MS : RETRY_MS;
+    for (const [uid, names] of later) this.#due.set(uid, new Set([...names, ...(this.#due.get(uid) ?? [])]));
+    if (this.#due.size > 0) this.#arm(delay);
+  }
+
+  /** Notifies a node; returns false while the store is unavailable, which those who write to it report. */
+  async #isTold({ peer }: Listener, uid: string, names: ReadonlySet<DocumentName>): Promise<boolean> {
+    try {
+      const versions = await this.#deps.documents.versions(uid);
+      for (const name of names) peer.notify("document.changed", { name, version: versions[name] });
+      return true;
+    } catch {
+      return false;
     }
-    if (this.#due.size > 0) this.#cancel = this.#deps.clock.after(RETRY_MS, () => this.#flush());
   }
 }

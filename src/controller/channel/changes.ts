@@ -1,12 +1,12 @@
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Changes } from "../nodes/changes.ts";
-import type { Atomic } from "../store/atomic.ts";
+import type { Transact } from "../store/transact.ts";
 import type { Announcer } from "./announcer.ts";
-import type { Awaiting } from "./awaiting.ts";
-import type { Documents } from "./documents/documents.ts";
+import type { Awaiting, AwaitingParts } from "./awaiting.ts";
+import type { DocumentParts, Documents } from "./documents/documents.ts";
 
-export interface DocumentChangesDeps {
-  readonly store: Atomic;
+export interface DocumentChangesDeps<Parts> {
+  readonly store: Transact<Parts>;
   readonly documents: Pick<Documents, "refresh" | "versions">;
   readonly announcer: Pick<Announcer, "changed">;
   readonly sessions: { get(uid: string): unknown };
@@ -14,21 +14,21 @@ export interface DocumentChangesDeps {
 }
 
 /** Changes that reach nodes through their documents. */
-export class DocumentChanges implements Changes {
-  readonly #deps: DocumentChangesDeps;
+export class DocumentChanges<Parts extends DocumentParts & Pick<AwaitingParts, "awaited">> implements Changes<Parts> {
+  readonly #deps: DocumentChangesDeps<Parts>;
 
-  constructor(deps: DocumentChangesDeps) {
+  constructor(deps: DocumentChangesDeps<Parts>) {
     this.#deps = deps;
   }
 
-  apply(change: () => Iterable<string>): void {
+  async apply(change: (tx: Parts) => Promise<Iterable<string>>): Promise<void> {
     const { store, documents, announcer, sessions, awaiting } = this.#deps;
-    const changed = store.atomic(() => {
-      const refreshed = documents.refresh(change());
+    const changed = await store.transact(async (tx) => {
+      const refreshed = await documents.refresh(tx, await change(tx));
       for (const [uid, names] of refreshed) {
         // A change of the domain document disconnects no node.
         if (sessions.get(uid) !== undefined && names.some((name) => name !== "domain")) {
-          awaiting.expect(uid, "configuration");
+          await awaiting.expect(tx, uid, "configuration");
         }
       }
       return refreshed;
@@ -37,9 +37,9 @@ export class DocumentChanges implements Changes {
   }
 
   /** Announces all documents of a node. */
-  announceAll(uid: string): void {
+  async announceAll(uid: string): Promise<void> {
     const { documents, announcer } = this.#deps;
-    const versions = documents.versions(uid);
+    const versions = await documents.versions(uid);
     announcer.changed(
       uid,
       DocumentName.options.filter((name) => versions[name] > 0),

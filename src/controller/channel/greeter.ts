@@ -5,35 +5,41 @@ import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { DocumentName, NodeProofClaims } from "../../protocol/documents/claims.ts";
+import { DocumentName, type NodeProofClaims } from "../../protocol/documents/claims.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { errorCodes } from "../../protocol/values/error-codes.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { closeCodes, nodeMethods, type NodeMethods } from "../../protocol/channel/methods.ts";
 import type { Handlers } from "../../protocol/channel/rpc.ts";
-import { type EventLog } from "../events/service.ts";
+import type { KeyedQueue } from "../../lib/async/keyed-queue.ts";
+import type { EventLog } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { judgeHello } from "../nodes/identity.ts";
 import { isPermitted } from "../nodes/ip-lock.ts";
-import type { NodeCredentials } from "../nodes/store.ts";
-import type { Atomic } from "../store/atomic.ts";
-import type { NodeStore } from "../nodes/store.ts";
+import type { NodeCredentials, NodeStore } from "../nodes/store.ts";
+import type { Transact } from "../store/transact.ts";
 import type { TombstoneStore } from "../nodes/tombstone-store.ts";
 import type { Announcer } from "./announcer.ts";
-import type { Awaiting } from "./awaiting.ts";
+import type { Awaiting, AwaitingParts } from "./awaiting.ts";
 import { deletedNotice } from "./deletion.ts";
-import type { Documents } from "./documents/documents.ts";
-import { verifyHello } from "./hello.ts";
+import type { DocumentParts, Documents } from "./documents/documents.ts";
+import { verifyHello, type KnownHello } from "./hello.ts";
 import type { Refusals } from "./refusals.ts";
 import { bytesOf, closeSocket, NodeSession, type SessionHooks } from "./session.ts";
-import type { Sessions } from "./sessions.ts";
+import type { Entrance, SessionParts, Sessions } from "./sessions.ts";
 import type { Streams } from "./streams.ts";
 import type { Triggers } from "./triggers.ts";
 import { reportLock } from "../nodes/lock-report.ts";
 
+/** Stores of an open transaction that stores a session. */
+export type GreeterParts = SessionParts & AwaitingParts & DocumentParts & { readonly nodes: NodeStore };
+
 export interface GreeterDeps {
-  readonly store: Atomic & { readonly nodes: NodeStore; readonly tombstones: TombstoneStore };
+  readonly store: Transact<GreeterParts> & {
+    readonly nodes: Pick<NodeStore, "credentials">;
+    readonly tombstones: Pick<TombstoneStore, "get">;
+  };
   readonly sessions: Sessions;
   readonly documents: Documents;
   readonly triggers: Triggers;
@@ -41,7 +47,9 @@ export interface GreeterDeps {
   readonly announcer: Announcer;
   readonly awaiting: Pick<Awaiting, "connected">;
   readonly events: EventLog;
-  readonly refusals: Refusals;
+  readonly refusals: Pick<Refusals, "note">;
+  /** Work on one node at a time. */
+  readonly turns: Pick<KeyedQueue, "run">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly log: Logger;
@@ -69,11 +77,23 @@ const UNSUPPORTED = {
 /** RFC 6455 §7.4.1: our fault, not the node's. */
 const FAULT = { code: 1011, text: "internal error" } as const;
 
-/** A new socket: the WebSocket, its stream, and the client's address. */
+/** RFC 6455 §7.4.1. */
+const LEAVING = { code: 1001, text: "controller is shutting down" } as const;
+
+/** A new socket: the WebSocket, its stream, the client's address, and its handshake. */
 interface NewSocket {
   readonly socket: WebSocket;
   readonly stream: Duplex;
   readonly address: string;
+  /** Whether the handshake has ended, and what ends it. */
+  readonly isDone: () => boolean;
+  readonly done: () => void;
+}
+
+/** What follows from a stored session: changed documents of all nodes, and whether it came from yet another address outside its lock. */
+interface Stored {
+  readonly changed: Awaited<ReturnType<Documents["refresh"]>>;
+  readonly isElsewhere: boolean;
 }
 
 /** Runs challenge and hello on new sockets; a successful one becomes a session. */
@@ -89,12 +109,7 @@ export class Greeter {
       handlers: deps.handlers,
       onClose: (session) => {
         deps.streams.sessionEnded(session);
-        try {
-          deps.sessions.closed(session);
-        } catch (error) {
-          // A full disk must not affect the sessions of other nodes.
-          deps.log.error({ node: session.uid, err: toError(error) }, "cannot store disconnect");
-        }
+        deps.sessions.closed(session);
       },
       onRefused: (session, kind, message) =>
         deps.refusals.note(kind, { uid: session.uid, address: session.address, message }),
@@ -144,7 +159,7 @@ export class Greeter {
     };
     const handle = async (frame: Uint8Array): Promise<void> => {
       try {
-        await this.#hello({ socket, stream, address }, frame, nonce, () => isDone);
+        await this.#hello({ socket, stream, address, isDone: () => isDone, done }, frame, nonce);
         done();
       } catch (error) {
         this.#deps.log.error({ err: toError(error) }, "hello failed");
@@ -160,8 +175,8 @@ export class Greeter {
     socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.challenge", params: challenge }));
   }
 
-  async #hello(socketInfo: NewSocket, frame: Uint8Array, nonce: string, isClosed: () => boolean): Promise<void> {
-    const { socket, address } = socketInfo;
+  async #hello(socketInfo: NewSocket, frame: Uint8Array, nonce: string): Promise<void> {
+    const { socket, address, isDone } = socketInfo;
     const { store, origin, tlsPins, clock } = this.#deps;
     const hello = readHello(frame);
     if ("error" in hello) {
@@ -170,7 +185,7 @@ export class Greeter {
       return;
     }
     const verdict = await verifyHello(hello.proof, { store, nonce, origin, tlsPins });
-    if (isClosed()) return;
+    if (isDone()) return;
     switch (verdict.kind) {
       case "refused":
         this.#deps.refusals.note(verdict.why, { uid: verdict.uid, address, message: verdict.message });
@@ -181,7 +196,8 @@ export class Greeter {
         return;
       case "unsupported":
       case "authentic":
-        await this.#open(socketInfo, hello.id, verdict, isClosed);
+        // Verified outside the node's turn, so that others cannot delay it.
+        await this.#deps.turns.run(verdict.claims.iss, () => this.#open(socketInfo, hello.id, verdict));
     }
   }
 
@@ -198,18 +214,18 @@ export class Greeter {
     closeSocket(socket, closeCodes.deleted, "deleted", this.#deps.clock);
   }
 
+  /** Opens a session for a verified hello, in the node's turn. The node may have been deleted while it waited. */
   async #open(
-    socketInfo: NewSocket,
+    { socket, stream, address, isDone, done }: NewSocket,
     id: number,
-    { kind, claims }: { readonly kind: "authentic" | "unsupported"; readonly claims: NodeProofClaims },
-    isClosed: () => boolean,
+    { kind, claims, signer }: KnownHello,
   ): Promise<void> {
-    const { socket, stream, address } = socketInfo;
-    const { store, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
+    if (isDone()) return;
+    const { store, sessions, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
-    const isFollowed = kind === "unsupported" || this.#isStored(uid, () => documents.follow(uid, claims.have));
-    const versions = documents.versions(uid);
+    const isFollowed = kind === "unsupported" || (await this.#isStored(uid, () => documents.follow(uid, claims.have)));
+    const versions = await documents.versions(uid);
     const start = { iat: Math.floor(clock.now() / 1000), sinceBoot: clock.sinceBoot() };
     const proof = await signJws(
       "holdfast-server-proof+jwt",
@@ -224,13 +240,10 @@ export class Greeter {
       },
       keys.signing,
     );
-    if (isClosed() || socket.readyState !== socket.OPEN) return;
-
-    const before = store.nodes.credentials(uid);
-    if (before === undefined) {
-      await this.#sendDeleted(socket, claims);
-      return;
-    }
+    const before = await store.nodes.credentials(uid);
+    if (isDone() || socket.readyState !== socket.OPEN) return;
+    if (before === undefined) return this.#sendDeleted(socket, claims);
+    if (before.thumbprints.auth !== signer) return this.#refuse(socket, id, "the key of the node has changed");
     const result = { proof, heartbeatSeconds, reportedVersion: before.reportedVersion };
     const closeWith = ({ code, text }: { readonly code: number; readonly text: string }): void => {
       // The node accepts a close code only after our proof.
@@ -239,26 +252,37 @@ export class Greeter {
     };
     if (!isFollowed) return closeWith(FAULT);
     if (kind === "unsupported") return closeWith(UNSUPPORTED);
+    if (sessions.isClosed) return closeWith(LEAVING);
     if (this.#isFullFor(uid)) return closeWith(FULL);
     if (this.#yields(uid, before, address)) return closeWith(YIELDS);
     const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, start }, socket, stream, this.#hooks);
-    const neighbours = new Map<string, readonly DocumentName[]>();
-    const isStored = this.#isStored(uid, () => {
-      for (const [other, names] of store.atomic(() => this.#storeSession(session, claims, before)))
-        neighbours.set(other, names);
+    const entrance = sessions.entrance(session, before.trail.n > 0);
+    let stored: Stored | "deleted" | undefined;
+    const isStored = await this.#isStored(uid, async () => {
+      stored = await store.transact((tx) => this.#storeSession(tx, session, claims, entrance));
     });
-    if (!isStored) return closeWith(FAULT);
+    if (!isStored || stored === undefined) return closeWith(FAULT);
+    if (stored === "deleted") return this.#sendDeleted(socket, claims);
+    // From here on messages belong to the session.
+    done();
+    entrance.enter();
     session.answer(id, result);
-    const current = documents.versions(uid);
-    const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
-    for (const [other, names] of new Map([...neighbours, [uid, changed]])) this.#deps.announcer.changed(other, names);
-    this.#deps.triggers.sessionOpened(session);
+    if (stored.isElsewhere) {
+      // Further addresses are logged within the limits of refusals.
+      this.#deps.refusals.note(UNAUTHORIZED_IP, { uid, address, message: "the node is locked to other addresses" });
+    }
+    const current = await documents.versions(uid);
+    const changed = DocumentName.options.filter((name) => current[name] !== versions[name]);
+    for (const [other, names] of new Map([...stored.changed, [uid, changed]])) {
+      this.#deps.announcer.changed(other, names);
+    }
+    await this.#deps.triggers.sessionOpened(session);
   }
 
   /** Reports whether a write to the store succeeded; a failure is ours, not the node's. */
-  #isStored(uid: string, work: () => void): boolean {
+  async #isStored(uid: string, work: () => Promise<unknown>): Promise<boolean> {
     try {
-      work();
+      await work();
       return true;
     } catch (error) {
       this.#deps.log.error({ node: uid, err: toError(error) }, "cannot store session");
@@ -279,49 +303,50 @@ export class Greeter {
     return sessions.size >= maxSessions && sessions.get(uid) === undefined;
   }
 
-  /** Stores the new session and returns the changed documents of all nodes. */
-  #storeSession(
+  /** Stores the new session. */
+  async #storeSession(
+    tx: GreeterParts,
     session: NodeSession,
     claims: NodeProofClaims,
-    before: NodeCredentials,
-  ): ReturnType<Documents["refresh"]> {
-    const { store, sessions, events, clock } = this.#deps;
+    entrance: Entrance,
+  ): Promise<Stored | "deleted"> {
+    const { events, clock, awaiting } = this.#deps;
+    const { uid, address } = session;
+    const before = await tx.nodes.credentials(uid);
+    if (before === undefined) return "deleted";
     const { trail, isShared } = judgeHello(before.trail, claims, clock.now());
-    store.nodes.connected(session.uid, { lastConnect: clock.now(), lastIp: session.address, trail });
-    this.#deps.awaiting.connected(session.uid);
-    const changed = this.#applyLock(session, before);
-    sessions.add(session, before.trail.n > 0);
-    const node = isShared ? store.nodes.label(session.uid) : undefined;
-    if (node === undefined) return changed;
-    events.record(node, {
+    await tx.nodes.connected(uid, { lastConnect: clock.now(), lastIp: address, trail });
+    await awaiting.connected(tx, uid);
+    const lock = await this.#applyLock(tx, session, before);
+    await entrance.record(tx);
+    const node = isShared ? await tx.nodes.label(uid) : undefined;
+    if (node === undefined) return lock;
+    await events.record(tx, node, {
       eventType: "Identity Shared",
       level: "WARNING",
-      message: `Two machines share one identity: ${before.lastIp ?? "unknown"} and ${session.address}`,
+      message: `Two machines share one identity: ${before.lastIp ?? "unknown"} and ${address}`,
       details: {
-        addresses: [before.lastIp ?? "unknown", session.address],
+        addresses: [before.lastIp ?? "unknown", address],
         n: claims.n,
         highest: before.trail.n,
         bootId: claims.bootId,
         held: trail.isHeld,
       },
     });
-    return changed;
+    return lock;
   }
 
   /** Sets a node INACTIVE while it connects from outside its lock, and restores it afterwards. */
-  #applyLock({ uid, address }: NodeSession, before: NodeCredentials): ReturnType<Documents["refresh"]> {
-    const { store, events, documents, refusals } = this.#deps;
+  async #applyLock(tx: GreeterParts, { uid, address }: NodeSession, before: NodeCredentials): Promise<Stored> {
+    const { events, documents } = this.#deps;
     const { lockedTo } = before;
     const unauthorizedIp = isPermitted(lockedTo, address) ? undefined : address;
-    if (unauthorizedIp === before.unauthorizedIp) return new Map();
-    store.nodes.setUnauthorizedIp(uid, unauthorizedIp);
-    const node = store.nodes.label(uid);
-    if (node !== undefined) reportLock(events, node, before, { lockedTo, unauthorizedIp });
-    // Further addresses are logged within the limits of refusals.
-    if (unauthorizedIp !== undefined && before.unauthorizedIp !== undefined) {
-      refusals.note(UNAUTHORIZED_IP, { uid, address, message: "the node is locked to other addresses" });
-    }
-    return documents.refresh([uid]);
+    if (unauthorizedIp === before.unauthorizedIp) return { changed: new Map(), isElsewhere: false };
+    await tx.nodes.setUnauthorizedIp(uid, unauthorizedIp);
+    const node = await tx.nodes.label(uid);
+    if (node !== undefined) await reportLock(tx, events, node, before, { lockedTo, unauthorizedIp });
+    const isElsewhere = unauthorizedIp !== undefined && before.unauthorizedIp !== undefined;
+    return { changed: await documents.refresh(tx, [uid]), isElsewhere };
   }
 }
 

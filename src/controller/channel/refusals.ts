@@ -1,9 +1,10 @@
 import type { Logger } from "pino";
-import { toError } from "../../errors.ts";
+import { Background } from "../../lib/async/background.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { EventLog } from "../events/service.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
 import type { ControlPlaneEvent } from "../events/control-plane-events.ts";
 import type { NodeStore } from "../nodes/store.ts";
+import type { Transact } from "../store/transact.ts";
 
 /** Kinds of refused input; refusing changes nothing. */
 export type RefusalKind =
@@ -28,8 +29,8 @@ export interface Refused {
 }
 
 export interface RefusalsDeps {
-  readonly store: { readonly nodes: NodeStore };
-  readonly events: EventLog;
+  readonly store: Transact<EventParts & { readonly nodes: Pick<NodeStore, "label"> }>;
+  readonly events: Pick<EventLog, "record">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -48,12 +49,16 @@ const SUMMARY_MS = 60_000;
 /** Limit of log lines about single refusals between two summaries. */
 const MAX_LINES = 10;
 
+/** Limit of events that are being stored; further ones are dropped, and logged as refusals like all. */
+const MAX_STORING = 256;
+
 /** Counts refusals, logs them within limits, and raises events of the nodes concerned. */
 export class Refusals {
   readonly #deps: RefusalsDeps;
   readonly #counts = new Map<RefusalKind, number>();
   /** Time of the latest event by node and event type, oldest first. */
   readonly #reported = new Map<string, number>();
+  readonly #storing: Background;
   #summedAt: number;
   #lines = 0;
   #hasMore = false;
@@ -61,8 +66,11 @@ export class Refusals {
   constructor(deps: RefusalsDeps) {
     this.#deps = deps;
     this.#summedAt = deps.clock.elapsed();
+    const onFailure = (err: Error): void => deps.log.error({ err }, "event not stored");
+    this.#storing = new Background({ limit: MAX_STORING, onFailure });
   }
 
+  /** Counts and logs a refusal; the event of its node is stored later. */
   note(kind: RefusalKind, { uid, address, message }: Refused): void {
     this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
     this.#hasMore = true;
@@ -71,11 +79,12 @@ export class Refusals {
     if (this.#lines <= MAX_LINES) this.#deps.log.warn({ kind, node: uid, address, reason }, "refused");
     const eventType = EVENT_TYPES[kind];
     if (uid === undefined || eventType === undefined) return;
-    try {
-      this.#report(uid, eventType, `Refused from ${address}: ${reason}`, { kind, address });
-    } catch (error) {
-      this.#deps.log.error({ node: uid, err: toError(error) }, "event not stored");
-    }
+    this.#report(uid, eventType, `Refused from ${address}: ${reason}`, { kind, address });
+  }
+
+  /** Waits for the events that are being stored. */
+  close(): Promise<void> {
+    return this.#storing.settled();
   }
 
   /** Logs the counts once a minute, if they changed. */
@@ -99,10 +108,14 @@ export class Refusals {
     const reportedAt = this.#reported.get(key);
     const now = clock.elapsed();
     if (reportedAt !== undefined && now - reportedAt < EVENT_MS) return;
-    const node = store.nodes.label(uid);
-    if (node === undefined) return;
+    const isStoring = this.#storing.run(() =>
+      store.transact(async (tx) => {
+        const node = await tx.nodes.label(uid);
+        if (node !== undefined) await events.record(tx, node, { eventType, level: "WARNING", message, details });
+      }),
+    );
+    if (!isStoring) return;
     this.#reported.delete(key);
     this.#reported.set(key, now);
-    events.record(node, { eventType, level: "WARNING", message, details });
   }
 }

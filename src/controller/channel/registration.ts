@@ -5,32 +5,36 @@ import { SESSION_PATH } from "../../protocol/channel/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprintsOf, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import type { RegistrationAnswer } from "../../protocol/channel/registration.ts";
-import type { EventLog } from "../events/service.ts";
+import type { KeyedQueue } from "../../lib/async/keyed-queue.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
-import type { Atomic } from "../store/atomic.ts";
+import type { Transact } from "../store/transact.ts";
 import type { ClusterStore } from "../clusters/store.ts";
 import type { LicenseStore } from "../nodes/license-store.ts";
 import type { NodeStore } from "../nodes/store.ts";
 import type { TombstoneStore } from "../nodes/tombstone-store.ts";
 import type { Announcer } from "./announcer.ts";
-import type { Awaiting } from "./awaiting.ts";
-import type { Documents } from "./documents/documents.ts";
+import type { Awaiting, AwaitingParts } from "./awaiting.ts";
+import type { DocumentParts, Documents } from "./documents/documents.ts";
 
-type Tables = Atomic & {
-  readonly clusters: ClusterStore;
-  readonly licenses: LicenseStore;
+/** Stores of an open transaction that registers a node. */
+export interface RegistrationParts extends EventParts, AwaitingParts, DocumentParts {
+  readonly clusters: Pick<ClusterStore, "get">;
+  readonly licenses: Pick<LicenseStore, "consume">;
   readonly nodes: NodeStore;
-  readonly tombstones: TombstoneStore;
-};
+  readonly tombstones: Pick<TombstoneStore, "get">;
+}
 
 export interface RegistrationDeps {
-  readonly store: Tables;
-  readonly events: EventLog;
-  readonly documents: Documents;
+  readonly store: Transact<RegistrationParts>;
+  readonly events: Pick<EventLog, "record">;
+  readonly documents: Pick<Documents, "refresh">;
   readonly announcer: Pick<Announcer, "changed">;
   readonly awaiting: Pick<Awaiting, "expect">;
+  /** Work on one node at a time. */
+  readonly turns: Pick<KeyedQueue, "run">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
@@ -48,19 +52,21 @@ const REFUSALS: Readonly<Record<(RegistrationVerdict & { kind: "refused" })["cod
  * @throws {InputError} `bad-signature` for invalid or inconsistent input, otherwise the code of the refusal
  */
 export async function registerNode(deps: RegistrationDeps, jws: string, address: string): Promise<RegistrationAnswer> {
-  const { store, keys, clock, origin } = deps;
+  const { store, turns, keys, clock, origin } = deps;
   const { claims, thumbprints } = await verifyRegister(jws);
   const license = await verifyJws("holdfast-license+jwt", claims.license, keys.accepted);
   checkClaims(license, claims, origin, thumbprints.auth);
   checkKeys(claims.keys);
 
   const nowSeconds = clock.now() / 1000;
-  const { verdict, changed } = store.atomic(() => {
-    const judged = judgeRegistration(license, thumbprints, factsOf(store, license, thumbprints), nowSeconds);
-    if (judged.kind === "refused") reportReuse(deps, judged.code, license, thumbprints, address);
-    const changes = judged.kind === "new" ? enter(deps, license, claims, thumbprints, nowSeconds) : [];
-    return { verdict: judged, changed: changes };
-  });
+  const { verdict, changed } = await turns.run(license.jti, () =>
+    store.transact(async (tx) => {
+      const judged = judgeRegistration(license, thumbprints, await factsOf(tx, license, thumbprints), nowSeconds);
+      if (judged.kind === "refused") await reportReuse(tx, deps, judged.code, license, thumbprints, address);
+      const changes = judged.kind === "new" ? await enter(tx, deps, license, claims, thumbprints, nowSeconds) : [];
+      return { verdict: judged, changed: changes };
+    }),
+  );
   for (const [node, names] of changed) deps.announcer.changed(node, names);
   if (verdict.kind === "refused") throw new InputError(verdict.code, REFUSALS[verdict.code]);
 
@@ -81,20 +87,22 @@ async function verifyRegister(
   return { claims, thumbprints };
 }
 
-function factsOf(store: Tables, license: License, thumbprints: NodeThumbprints) {
+async function factsOf(tx: RegistrationParts, license: License, thumbprints: NodeThumbprints) {
   const fqdn = `${license.name}.${license.domain}`;
-  const namesake = store.nodes.byFqdn(fqdn);
+  const namesake = await tx.nodes.byFqdn(fqdn);
+  const isNamesake = namesake !== undefined && namesake.uid !== license.jti;
   return {
-    registered: store.nodes.credentials(license.jti)?.thumbprints,
-    isDeleted: store.tombstones.get(license.jti) !== undefined,
-    keyOwner: store.nodes.keyOwner(thumbprints, license.jti),
-    isNameTaken: (namesake !== undefined && namesake.uid !== license.jti) || store.clusters.get(fqdn) !== undefined,
+    registered: (await tx.nodes.credentials(license.jti))?.thumbprints,
+    isDeleted: (await tx.tombstones.get(license.jti)) !== undefined,
+    keyOwner: await tx.nodes.keyOwner(thumbprints, license.jti),
+    isNameTaken: isNamesake || (await tx.clusters.get(fqdn)) !== undefined,
   };
 }
 
 /** Stores a new node and returns the changed documents of all nodes. */
-function enter(
-  { store, events, documents, awaiting }: RegistrationDeps,
+async function enter(
+  tx: RegistrationParts,
+  { events, documents, awaiting }: RegistrationDeps,
   license: License,
   claims: RegisterClaims,
   thumbprints: NodeThumbprints,
@@ -102,7 +110,7 @@ function enter(
 ): ReturnType<Documents["refresh"]> {
   const { jti: uid, name, domain, org, type } = license;
   const fqdn = `${name}.${domain}`;
-  store.nodes.add({
+  await tx.nodes.add({
     uid,
     name,
     fqdn,
@@ -115,28 +123,30 @@ function enter(
     createdAt: Math.floor(nowSeconds),
     trail: NEW_IDENTITY,
   });
-  store.licenses.consume(uid, nowSeconds);
-  awaiting.expect(uid, "registration");
-  events.record(
+  await tx.licenses.consume(uid, nowSeconds);
+  await awaiting.expect(tx, uid, "registration");
+  await events.record(
+    tx,
     { uid, name, fqdn },
     { eventType: "Configuration Change", level: "INFO", message: "Node registered", details: { type } },
   );
-  return documents.refresh([uid]);
+  return documents.refresh(tx, [uid]);
 }
 
 /** Reports the misuse of a license or key as an event of its owner. */
-function reportReuse(
-  { store, events }: RegistrationDeps,
+async function reportReuse(
+  tx: RegistrationParts,
+  { events }: RegistrationDeps,
   code: string,
   license: License,
   thumbprints: NodeThumbprints,
   address: string,
-): void {
+): Promise<void> {
   if (code !== "license-reused" && code !== "key-in-use") return;
-  const owner = code === "license-reused" ? license.jti : store.nodes.keyOwner(thumbprints, license.jti);
-  const node = owner === undefined ? undefined : store.nodes.label(owner);
+  const owner = code === "license-reused" ? license.jti : await tx.nodes.keyOwner(thumbprints, license.jti);
+  const node = owner === undefined ? undefined : await tx.nodes.label(owner);
   if (node === undefined) return;
-  events.record(node, {
+  await events.record(tx, node, {
     eventType: "License Reused",
     level: "WARNING",
     message: `Registration from ${address} refused: ${code}`,

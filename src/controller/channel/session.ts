@@ -64,6 +64,8 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   heartbeat: StoredHeartbeat | undefined;
   /** Documents whose version was raised above the node's in this session; created on first use. */
   followed: Set<string> | undefined;
+  /** Whether its socket has closed. */
+  isOver = false;
   readonly #socket: WebSocket;
   readonly #hooks: SessionHooks;
   /** Session time minus time since boot, in milliseconds. */
@@ -106,6 +108,7 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
       if (errnoOf(error) === TOO_LARGE) hooks.onRefused(this, "too-large", "a message over 1 MiB");
     });
     socket.on("close", () => {
+      this.isOver = true;
       this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended`));
       hooks.onClose(this);
     });

@@ -6,7 +6,7 @@ import { type SpeedTestTokens, SPEED_TEST_PATH } from "./keys/speed-test-tokens.
 import type { NodeStore } from "../nodes/store.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
 
-type Tables = { readonly nodes: NodeStore };
+type Tables = { readonly nodes: Pick<NodeStore, "label"> };
 
 const SPEED_TEST_MAX_BYTES = 100_000_000;
 const SPEED_TEST_CONNECTIONS = 4;
@@ -28,7 +28,7 @@ export class SpeedTest {
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const uid = this.#tokens.uidOf(pathOf(request).slice(SPEED_TEST_PATH.length + 1));
-    if (uid === undefined || this.#store.nodes.label(uid) === undefined)
+    if (uid === undefined || (await this.#store.nodes.label(uid)) === undefined)
       return answerError(response, 404, { code: "not-found", message: "no such speed test" });
     const running = this.#running.get(uid) ?? 0;
     if (running >= SPEED_TEST_CONNECTIONS) {

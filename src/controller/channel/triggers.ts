@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import { Background } from "../../lib/async/background.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { TriggerFailure } from "../../protocol/channel/methods.ts";
@@ -15,8 +16,11 @@ import type { TriggerProgress, TriggerRequest } from "../triggers/records.ts";
 import type { TriggerOptions } from "../triggers/service.ts";
 
 export interface TriggersDeps {
-  readonly store: { readonly triggers: TriggerStore; readonly nodes: NodeStore };
-  readonly sessions: Sessions;
+  readonly store: {
+    readonly triggers: Pick<TriggerStore, "add" | "nodeOf" | "settle">;
+    readonly nodes: Pick<NodeStore, "credentials">;
+  };
+  readonly sessions: Pick<Sessions, "get">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
@@ -38,6 +42,13 @@ interface Run {
   readonly stop: AbortController;
   readonly onProgress: ((progress: TriggerProgress) => void) | undefined;
   lastSeq: number;
+  /** Set once its row is stored; before, it is not sent. */
+  isStored: boolean;
+  /** Latest session it was sent in. */
+  sentIn: NodeSession | undefined;
+  /** `ok` or an error code, once settled. */
+  outcome: string | undefined;
+  readonly answer: Promise<unknown>;
   settle(outcome: { readonly result: unknown } | { readonly error: Error }): void;
 }
 
@@ -45,38 +56,41 @@ interface Run {
 export class Triggers {
   readonly #deps: TriggersDeps;
   readonly #runs = new Map<string, Run>();
+  /** Outcomes that are being stored. */
+  readonly #recording: Background;
+  #isClosed = false;
 
   constructor(deps: TriggersDeps) {
     this.#deps = deps;
+    const onFailure = (err: Error): void => deps.log.error({ err }, "cannot store trigger outcome");
+    this.#recording = new Background({ limit: MAX_RUNNING, onFailure });
   }
 
   /** Sends a trigger; see `TriggerService.run`. */
   async run(uid: string, request: TriggerRequest, { signal, onProgress }: TriggerOptions): Promise<unknown> {
     signal.throwIfAborted();
-    const session = this.#deps.sessions.get(uid);
-    if (session === undefined) throw offline(uid);
+    const { sessions, store, clock } = this.#deps;
+    const session = sessions.get(uid);
+    if (session === undefined || this.#isClosed) throw offline(uid);
     this.#checkLimits(uid, session);
-    const id = randomUUID();
-    this.#deps.store.triggers.add(
-      { id, node: uid, event: request.event, user: request.user },
-      this.#deps.clock.now() / 1000,
-    );
-
-    const stop = new AbortController();
-    let run: Run | undefined;
-    const answer = new Promise<unknown>((resolve, reject) => {
-      run = this.#start({ id, uid, request, stop, onProgress, lastSeq: -1 }, signal, { resolve, reject });
-    });
-    if (run === undefined) return answer;
-    // It may settle before anything awaits it: while it is signed, or without wait.
-    answer.catch(() => undefined);
-    if (request.wait) {
-      await this.#send(run, session);
-      return answer;
+    const run = this.#start({ id: randomUUID(), uid, request, onProgress }, signal);
+    try {
+      const { event, user } = request;
+      await store.triggers.add({ id: run.id, node: uid, event, user }, clock.now() / 1000);
+    } catch (error) {
+      run.settle({ error: toError(error) });
+      return run.answer;
     }
-    if (!(await this.#send(run, session))) run.settle({ error: offline(uid) });
+    run.isStored = true;
+    // It may have been settled while it was stored.
+    if (run.outcome !== undefined) this.#record(run.id, run.outcome);
+    const current = sessions.get(uid);
+    if (current === session) await this.#send(run, session);
+    else if (current !== undefined && request.wait) await this.#resend([run], current);
+    if (request.wait) return run.answer;
+    if (run.sentIn === undefined) run.settle({ error: offline(uid) });
     // The caller gets the error of a trigger that was not sent. Without wait, sending is all.
-    return this.#runs.has(id) ? true : answer;
+    return this.#runs.has(run.id) ? true : run.answer;
   }
 
   /** Accepts output of a running trigger; ignores any other. */
@@ -88,11 +102,12 @@ export class Triggers {
   }
 
   /** Accepts a result that did not fit the reply. @throws {InputError} `not-found` for an id not sent to this node */
-  result(
+  async result(
     uid: string,
     result: { readonly id: string } & ({ readonly error: TriggerFailure } | { readonly body?: unknown }),
-  ): void {
-    if (this.#deps.store.triggers.nodeOf(result.id) !== uid) {
+  ): Promise<void> {
+    const { triggers } = this.#deps.store;
+    if ((await triggers.nodeOf(result.id)) !== uid) {
       throw new InputError("not-found", `no trigger ${result.id} was sent to this node`);
     }
     const outcome =
@@ -100,29 +115,40 @@ export class Triggers {
         ? { error: new RemoteError(result.error.code, result.error.message, detailsOf(result.error.details)) }
         : { result: result.body };
     const run = this.#runs.get(result.id);
-    if (run === undefined) this.#deps.store.triggers.settle(result.id, "error" in result ? result.error.code : "ok");
+    if (run === undefined) await triggers.settle(result.id, "error" in result ? result.error.code : "ok");
     else run.settle(outcome);
   }
 
   /** Resends waiting triggers of a node that reconnected; fails them if its identity is held. */
-  sessionOpened(session: NodeSession): void {
+  async sessionOpened(session: NodeSession): Promise<void> {
     const { uid } = session;
-    const maySend = !isHeld(this.#deps.store, uid);
-    for (const run of this.#runs.values()) {
-      if (run.uid !== uid) continue;
-      if (!maySend) run.settle({ error: heldIdentity(uid) });
-      else if (run.request.wait) this.#resend(run, session);
+    const runs = [...this.#runs.values()].filter((run) => run.uid === uid && run.isStored && run.sentIn !== session);
+    if (runs.length === 0) return;
+    try {
+      await this.#resend(runs, session);
+    } catch (error) {
+      // They end at their time limits.
+      this.#deps.log.error({ node: uid, err: toError(error) }, "cannot resend triggers");
     }
   }
 
-  #resend(run: Run, session: NodeSession): void {
+  async #resend(runs: readonly Run[], session: NodeSession): Promise<void> {
+    const { store } = this.#deps;
+    const isRefused = await isHeld(store, session.uid);
+    for (const run of runs) {
+      if (isRefused) run.settle({ error: heldIdentity(run.uid) });
+      else if (run.request.wait) await this.#resendOne(run, session);
+    }
+  }
+
+  async #resendOne(run: Run, session: NodeSession): Promise<void> {
     try {
-      refuseTriggerFrom(this.#deps.store, run.uid, session.address, run.request.event);
+      await refuseTriggerFrom(this.#deps.store, run.uid, session.address, run.request.event);
     } catch (error) {
       run.settle({ error: toError(error) });
       return;
     }
-    void this.#send(run, session);
+    await this.#send(run, session);
   }
 
   /** Fails all triggers of a node, as when it is deleted. */
@@ -130,19 +156,24 @@ export class Triggers {
     for (const run of this.#runs.values()) if (run.uid === uid) run.settle({ error: offline(uid) });
   }
 
-  close(): void {
+  /** Fails all triggers and waits until the outcomes are stored. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
     for (const run of this.#runs.values()) {
       run.settle({ error: new InputError("interrupted", "the controller is shutting down") });
     }
+    await this.#recording.settled();
   }
 
   /** Adds a run with its timeout; settling it releases both. */
-  #start(
-    plan: Omit<Run, "settle">,
-    signal: AbortSignal,
-    { resolve, reject }: { resolve: (result: unknown) => void; reject: (error: Error) => void },
-  ): Run {
+  #start(plan: Pick<Run, "id" | "uid" | "request" | "onProgress">, signal: AbortSignal): Run {
     const { event, wait, deadlineMs } = plan.request;
+    let [resolve, reject] = [(_result: unknown): void => undefined, (_error: Error): void => undefined];
+    const answer = new Promise<unknown>((...settlers) => {
+      [resolve, reject] = settlers;
+    });
+    // It may settle before anything awaits it: while it is signed, or without wait.
+    answer.catch(() => undefined);
     const onAbort = (): void => {
       const reason: unknown = signal.reason;
       const cancelled = new InputError("cancelled", `${event} was cancelled`);
@@ -153,11 +184,18 @@ export class Triggers {
     );
     const run: Run = {
       ...plan,
+      stop: new AbortController(),
+      lastSeq: -1,
+      isStored: false,
+      sentIn: undefined,
+      outcome: undefined,
+      answer,
       settle: (outcome) => {
         if (!this.#runs.delete(plan.id)) return;
         cancelGuard();
         signal.removeEventListener("abort", onAbort);
-        this.#record(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
+        run.outcome = "error" in outcome ? codeOf(outcome.error) : "ok";
+        if (run.isStored) this.#record(plan.id, run.outcome);
         if ("error" in outcome) reject(outcome.error);
         else resolve(outcome.result);
       },
@@ -177,8 +215,8 @@ export class Triggers {
       throw new InputError("busy", `the limit of ${MAX_RUNNING} unanswered triggers is reached`);
   }
 
-  /** Signs and sends; returns false if the session closed before. The reply settles the run. */
-  async #send(run: Run, session: NodeSession): Promise<boolean> {
+  /** Signs and sends, unless the session closed before. The reply settles the run. */
+  async #send(run: Run, session: NodeSession): Promise<void> {
     const { keys, origin, sessions } = this.#deps;
     const { event, body, user, deadlineMs } = run.request;
     // A node streams output only to a request without wait; the result then follows as a message of its own.
@@ -203,9 +241,10 @@ export class Triggers {
     const jws = await signJws("holdfast-trigger+jwt", claims, keys.signing);
     if (jws.length > MAX_JWS_CHARS) {
       run.settle({ error: new InputError("invalid-body", "body: too large for one message") });
-      return true;
+      return;
     }
-    if (!this.#runs.has(run.id) || sessions.get(run.uid) !== session) return false;
+    if (!this.#runs.has(run.id) || sessions.get(run.uid) !== session) return;
+    run.sentIn = session;
     session.peer.request("trigger.run", { jws }, run.stop.signal).then(
       (result) => {
         if (!isWatched) run.settle({ result });
@@ -219,16 +258,12 @@ export class Triggers {
         else if (!run.request.wait) run.settle({ error: offline(run.uid) });
       },
     );
-    return true;
   }
 
   /** Records an outcome; a failure does not affect the caller's answer. */
   #record(id: string, outcome: string): void {
-    try {
-      this.#deps.store.triggers.settle(id, outcome);
-    } catch (error) {
-      this.#deps.log.error({ trigger: id, err: toError(error) }, "cannot store trigger outcome");
-    }
+    const isRecording = this.#recording.run(() => this.#deps.store.triggers.settle(id, outcome));
+    if (!isRecording) this.#deps.log.error({ trigger: id }, "cannot store trigger outcome: too many are being stored");
   }
 
   #giveUp(run: Run, error: AgentError): void {

@@ -1,7 +1,8 @@
 import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import type { Executor } from "./database.ts";
 
-type MetaKey = "org" | "domain" | "admin-key-hash";
+/** `mesh` is the mark of the latest change of what nodes share with each other. */
+type MetaKey = "org" | "domain" | "admin-key-hash" | "mesh";
 
 /** Single values of this control plane, and the versions of its keys document. */
 export interface MetaStore {

@@ -2,18 +2,23 @@ import type { Clock } from "../../../host/clock.ts";
 import type { DocumentName, DocumentVersions } from "../../../protocol/documents/claims.ts";
 import { signJws } from "../../../protocol/channel/jws.ts";
 import { JsonObject } from "../../../protocol/values/values.ts";
-import type { EventLog } from "../../events/service.ts";
 import { sha256 } from "../../access/admin-key.ts";
+import type { ClusterStore } from "../../clusters/store.ts";
+import type { EventLog, EventParts } from "../../events/service.ts";
+import type { NodeStore } from "../../nodes/store.ts";
+import type { Transact } from "../../store/transact.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import { type SpeedTestTokens, SPEED_TEST_PATH } from "../keys/speed-test-tokens.ts";
+import { neighbours as neighboursOf, type NeighbourParts } from "./neighbours.ts";
+import type { DocumentId, DocumentStore } from "./store.ts";
 import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "./versions.ts";
-import type { DocumentId } from "./store.ts";
-import type { Atomic } from "../../store/atomic.ts";
-import type { ClusterStore } from "../../clusters/store.ts";
-import type { DocumentStore } from "./store.ts";
-import type { MeshStore } from "./mesh-store.ts";
-import type { NodeStore } from "../../nodes/store.ts";
-import { neighbours as neighboursOf } from "./neighbours.ts";
+
+/** Stores that documents are built from and kept in. */
+export interface DocumentParts extends NeighbourParts {
+  readonly clusters: Pick<ClusterStore, "get">;
+  readonly documents: Pick<DocumentStore, "get" | "highest" | "put">;
+  readonly nodes: Pick<NodeStore, "get" | "placement" | "label">;
+}
 
 /** Desired documents of all nodes: their versions and signed form. */
 export interface Documents {
@@ -21,24 +26,22 @@ export interface Documents {
    * Rebuilds the documents of these nodes and of nodes that depend on them, and increments the version of each one that changed. Returns
    * the changed names by UID. `uids` may include new and deleted nodes.
    */
-  refresh(uids: Iterable<string>): ReadonlyMap<string, readonly DocumentName[]>;
+  refresh(tx: DocumentParts, uids: Iterable<string>): Promise<ReadonlyMap<string, readonly DocumentName[]>>;
   /** Returns the versions a node should hold; 0 for a missing document. */
-  versions(uid: string): DocumentVersions;
+  versions(uid: string): Promise<DocumentVersions>;
   /** Raises versions above those that a node holds but we never issued, as after a restored backup. Returns the changed documents. */
-  follow(uid: string, have: DocumentVersions): readonly DocumentName[];
+  follow(uid: string, have: DocumentVersions): Promise<readonly DocumentName[]>;
   /** Returns the latest version as a JWS, signed on first use; undefined if the node has no such document. */
   signed(uid: string, name: DocumentName): Promise<string | undefined>;
 }
 
 export interface DocumentsDeps {
   readonly speedTestTokens: SpeedTestTokens;
-  readonly store: Atomic & {
-    readonly clusters: ClusterStore;
-    readonly documents: DocumentStore;
-    readonly mesh: MeshStore;
-    readonly nodes: NodeStore;
+  readonly store: Transact<DocumentParts & EventParts> & {
+    readonly documents: Pick<DocumentStore, "get" | "setJws">;
+    readonly nodes: Pick<NodeStore, "placement">;
   };
-  readonly events: EventLog;
+  readonly events: Pick<EventLog, "record">;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
@@ -52,6 +55,18 @@ const MAX_REMEMBERED = 50_000;
 
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
 
+/** Verdict about a document of which a node holds a newer version; `isReported` if an event was recorded. */
+interface Followed {
+  readonly name: DocumentName | "keys";
+  readonly isFollowed: boolean;
+  readonly isReported: boolean;
+}
+
+interface Lookup {
+  readonly documents: Pick<DocumentStore, "get">;
+  readonly nodes: Pick<NodeStore, "placement">;
+}
+
 export function documents({
   store,
   events,
@@ -61,129 +76,161 @@ export function documents({
   origin,
   registryHost,
 }: DocumentsDeps): Documents {
-  const neighbours = neighboursOf(store);
+  const neighbours = neighboursOf();
   const seal = `${keys.signing.kid} ${origin}`;
-
-  const idOf = (uid: string, name: DocumentName): DocumentId | undefined => {
-    const placement = store.nodes.placement(uid);
-    const sub = { node: uid, cluster: placement?.cluster, domain: placement?.domain }[name];
-    return placement === undefined || sub === undefined ? undefined : { node: uid, name, sub };
-  };
 
   const registryOf = (namespace: string) =>
     registryHost === undefined ? undefined : { host: registryHost, namespace };
 
   /** Builds the documents of a node that depend on its own row and its cluster's. */
-  const build = (uid: string): readonly (readonly [DocumentName, JsonObject])[] => {
-    const node = store.nodes.get(uid);
+  const build = async (tx: DocumentParts, uid: string): Promise<readonly (readonly [DocumentId, JsonObject])[]> => {
+    const node = await tx.nodes.get(uid);
     if (node === undefined) return [];
-    const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
-    const own = ["node", nodeDocument(node, {}, registryOf(node.domain))] as const;
-    return cluster === undefined ? [own] : [own, ["cluster", clusterDocument(cluster, node)]];
+    const own = nodeDocument(node, {}, registryOf(node.domain));
+    const cluster = node.cluster === undefined ? undefined : await tx.clusters.get(node.cluster);
+    const built = [[{ node: uid, name: "node", sub: uid }, own] as const];
+    if (cluster === undefined) return built;
+    return [...built, [{ node: uid, name: "cluster", sub: cluster.fqdn }, clusterDocument(cluster, node)]];
   };
 
   /** Returns secret fields, which are not stored: they count for the version and are added on signing. */
   const secretsOf = (uid: string, name: DocumentName): JsonObject =>
     name === "node" ? { settings: { speedTestUrl: `${origin}${SPEED_TEST_PATH}/${speedTestTokens.of(uid)}` } } : {};
 
-  const versionOf = (uid: string, name: DocumentName): number => {
-    const id = idOf(uid, name);
-    return (id === undefined ? undefined : store.documents.get(id)?.version) ?? 0;
+  const storedOf = async (from: Lookup, uid: string, name: DocumentName) => {
+    const id = idOf(uid, name, await from.nodes.placement(uid));
+    const document = id === undefined ? undefined : await from.documents.get(id);
+    return id === undefined || document === undefined ? undefined : { id, document };
   };
 
-  const refreshOne = (uid: string, name: DocumentName, content: JsonObject): boolean => {
-    const id = idOf(uid, name);
-    if (id === undefined) return false;
+  const versionsIn = async (from: Lookup, uid: string): Promise<DocumentVersions> => {
+    const placement = await from.nodes.placement(uid);
+    const versions = { keys: keys.newest.version, node: 0, cluster: 0, domain: 0 };
+    for (const name of NAMES) {
+      const id = idOf(uid, name, placement);
+      if (id !== undefined) versions[name] = (await from.documents.get(id))?.version ?? 0;
+    }
+    return versions;
+  };
+
+  const refreshOne = async (tx: DocumentParts, id: DocumentId, content: JsonObject): Promise<boolean> => {
     const body = JSON.stringify(content);
-    const hash = sha256(body + JSON.stringify(secretsOf(uid, name)));
-    const version = nextVersion(store.documents.get(id), hash, store.documents.highest(uid, name));
-    if (version !== undefined) store.documents.put(id, { version, hash, body });
+    const hash = sha256(body + JSON.stringify(secretsOf(id.node, id.name)));
+    const stored = await tx.documents.get(id);
+    if (stored?.hash === hash) return false;
+    const version = nextVersion(stored, hash, await tx.documents.highest(id.node, id.name));
+    if (version !== undefined) await tx.documents.put(id, { version, hash, body });
     return version !== undefined;
   };
 
   /** Latest report of each node and document: limits the events that a node can cause. */
   const reported = new Map<string, { readonly have: number; readonly at: number }>();
   const shouldReport = (uid: string, name: string, have: number): boolean => {
+    const last = reported.get(`${uid} ${name}`);
+    return last === undefined || (last.have !== have && clock.elapsed() - last.at >= RESTORED_EVENT_MS);
+  };
+  const noteReported = (uid: string, name: string, have: number): void => {
     const key = `${uid} ${name}`;
-    const last = reported.get(key);
-    const now = clock.elapsed();
-    if (last !== undefined && (last.have === have || now - last.at < RESTORED_EVENT_MS)) return false;
     reported.delete(key);
     const [oldest] = reported.keys();
     if (oldest !== undefined && reported.size >= MAX_REMEMBERED) reported.delete(oldest);
-    reported.set(key, { have, at: now });
-    return true;
+    reported.set(key, { have, at: clock.elapsed() });
   };
 
-  const followOne = (uid: string, name: DocumentName, have: number): boolean => {
-    const id = idOf(uid, name);
-    const stored = id === undefined ? undefined : store.documents.get(id);
-    const node = store.nodes.label(uid);
-    if (id === undefined || stored === undefined || node === undefined) return false;
-    const verdict = judgeHave(stored.version, have);
-    if (verdict === "fine") return false;
+  /** Compares a node's version of one document with ours. */
+  const followOne = async (
+    tx: DocumentParts & EventParts,
+    uid: string,
+    name: DocumentName,
+    have: number,
+  ): Promise<Followed | undefined> => {
+    const node = await tx.nodes.label(uid);
+    const stored = await storedOf(tx, uid, name);
+    const verdict = stored === undefined ? "fine" : judgeHave(stored.document.version, have);
+    if (stored === undefined || node === undefined || verdict === "fine") return undefined;
+    const { id, document } = stored;
     const isFollowed = verdict === "restored";
-    if (isFollowed) store.documents.put(id, { ...stored, version: have + 1 });
-    if (!shouldReport(uid, name, have)) return isFollowed;
-    events.record(node, {
-      eventType: "Control Plane Restored",
-      level: "WARNING",
-      message: isFollowed
-        ? `Node has version ${have} of its ${name} document, newer than ${stored.version} here; continuing with version ${have + 1}`
-        : `Node has version ${have} of its ${name} document, too far above ${stored.version} here; it is ignored`,
-      details: { document: name, have, stored: stored.version, followed: isFollowed },
-    });
-    return isFollowed;
+    if (isFollowed) await tx.documents.put(id, { ...document, version: have + 1 });
+    const isReported = shouldReport(uid, name, have);
+    if (isReported) {
+      await events.record(tx, node, {
+        eventType: "Control Plane Restored",
+        level: "WARNING",
+        message: isFollowed
+          ? `Node has version ${have} of its ${name} document, newer than ${document.version} here; continuing with version ${have + 1}`
+          : `Node has version ${have} of its ${name} document, too far above ${document.version} here; it is ignored`,
+        details: { document: name, have, stored: document.version, followed: isFollowed },
+      });
+    }
+    return { name, isFollowed, isReported };
   };
 
   /** Reports a keys document newer than ours. Only root issues its versions, so it cannot be followed. */
-  const reportKeysAhead = (uid: string, have: number): void => {
+  const reportKeysAhead = async (
+    tx: DocumentParts & EventParts,
+    uid: string,
+    have: number,
+  ): Promise<Followed | undefined> => {
     const stored = keys.newest.version;
-    const node = have > stored ? store.nodes.label(uid) : undefined;
-    if (node === undefined || !shouldReport(uid, "keys", have)) return;
-    events.record(node, {
+    const node = have > stored ? await tx.nodes.label(uid) : undefined;
+    if (node === undefined || !shouldReport(uid, "keys", have)) return undefined;
+    await events.record(tx, node, {
       eventType: "Control Plane Restored",
       level: "WARNING",
       message: `Node has version ${have} of the keys document, newer than ${stored} here; only the root key can issue a newer one`,
       details: { document: "keys", have, stored, followed: false },
     });
+    return { name: "keys", isFollowed: false, isReported: true };
   };
 
   return {
-    refresh: (uids) =>
-      store.atomic(() => {
-        const changed = new Map<string, DocumentName[]>();
-        const refresh = (uid: string, name: DocumentName, content: JsonObject): void => {
-          if (refreshOne(uid, name, content)) changed.set(uid, [...(changed.get(uid) ?? []), name]);
-        };
-        const unique = new Set(uids);
-        for (const uid of unique) for (const [name, content] of build(uid)) refresh(uid, name, content);
-        for (const [uid, content] of neighbours.changed(unique)) refresh(uid, "domain", content);
-        return changed;
-      }),
-    versions: (uid) => ({
-      keys: keys.newest.version,
-      node: versionOf(uid, "node"),
-      cluster: versionOf(uid, "cluster"),
-      domain: versionOf(uid, "domain"),
-    }),
-    follow: (uid, have) =>
-      store.atomic(() => {
-        reportKeysAhead(uid, have.keys);
-        return NAMES.filter((name) => followOne(uid, name, have[name]));
-      }),
+    async refresh(tx, uids) {
+      const changed = new Map<string, DocumentName[]>();
+      const refreshIn = async (id: DocumentId, content: JsonObject): Promise<void> => {
+        if (await refreshOne(tx, id, content)) changed.set(id.node, [...(changed.get(id.node) ?? []), id.name]);
+      };
+      const unique = new Set(uids);
+      for (const uid of unique) for (const [id, content] of await build(tx, uid)) await refreshIn(id, content);
+      for (const [uid, content] of await neighbours.changed(tx, unique)) {
+        await refreshIn({ node: uid, name: "domain", sub: content.fqdn }, content);
+      }
+      return changed;
+    },
+    versions: (uid) => versionsIn(store, uid),
+    async follow(uid, have) {
+      // Nodes that are not ahead, which is nearly all of them, need no transaction.
+      const ours = await versionsIn(store, uid);
+      if ([...NAMES, "keys" as const].every((name) => have[name] <= ours[name])) return [];
+      const found = await store.transact(async (tx) => {
+        const verdicts: (Followed | undefined)[] = [await reportKeysAhead(tx, uid, have.keys)];
+        for (const name of NAMES) verdicts.push(await followOne(tx, uid, name, have[name]));
+        return verdicts.filter((verdict) => verdict !== undefined);
+      });
+      for (const { name, isReported } of found) if (isReported) noteReported(uid, name, have[name]);
+      return NAMES.filter((name) => found.some((verdict) => verdict.name === name && verdict.isFollowed));
+    },
     async signed(uid, name) {
-      const id = idOf(uid, name);
-      const stored = id === undefined ? undefined : store.documents.get(id);
-      if (id === undefined || stored === undefined) return undefined;
-      if (stored.jws !== undefined && stored.seal === seal) return stored.jws;
+      const stored = await storedOf(store, uid, name);
+      if (stored === undefined) return undefined;
+      const { id, document } = stored;
+      if (document.jws !== undefined && document.seal === seal) return document.jws;
       const secrets = secretsOf(uid, name);
-      const body = { ...JsonObject.parse(JSON.parse(stored.body)), ...secrets };
+      const body = { ...JsonObject.parse(JSON.parse(document.body)), ...secrets };
       const iat = Math.floor(clock.now() / 1000);
-      const claims = { iss: origin, aud: uid, name, sub: id.sub, version: stored.version, iat, body };
+      const claims = { iss: origin, aud: uid, name, sub: id.sub, version: document.version, iat, body };
       const jws = await signJws("holdfast-document+jwt", claims, keys.signing);
-      if (Object.keys(secrets).length === 0) store.documents.setJws(id, stored.version, jws, seal);
+      if (Object.keys(secrets).length === 0) await store.documents.setJws(id, document.version, jws, seal);
       return jws;
     },
   };
+}
+
+function idOf(
+  uid: string,
+  name: DocumentName,
+  placement: { readonly cluster: string | undefined; readonly domain: string } | undefined,
+): DocumentId | undefined {
+  if (placement === undefined) return undefined;
+  const sub = { node: uid, cluster: placement.cluster, domain: placement.domain }[name];
+  return sub === undefined ? undefined : { node: uid, name, sub };
 }
