@@ -5,6 +5,7 @@ import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { HostError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
+import { KeyedQueue } from "../lib/async/keyed-queue.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { STREAM_PATH } from "../protocol/channel/envelope.ts";
 import { AgentTokens } from "./access/agent-tokens/service.ts";
@@ -22,7 +23,7 @@ import { nodeHandlers } from "./channel/node-methods.ts";
 import { Refusals } from "./channel/refusals.ts";
 import { checkPort, closeServer, listen, SERVER_OPTIONS, TLS_OPTIONS } from "./channel/server.ts";
 import { SessionUpgrades } from "./channel/session-upgrades.ts";
-import { Sessions } from "./channel/sessions.ts";
+import { Sessions, withheldNodes } from "./channel/sessions.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { StreamUpgrades } from "./channel/stream-upgrades.ts";
 import { Streams } from "./channel/streams.ts";
@@ -118,6 +119,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   const { store, keys, identity, speedTestTokens, registryTokens, volumeKeys, tlsPins } = state;
   const { heartbeatSeconds, maxSessions } = settings;
   const registryHost = registryHostOf(settings);
+  const withheld = await withheldNodes(store, clock);
   const server = stack.adopt(serverFor(state.certificate), (opened) => closeServer(opened, clock));
   const port = await listen(server, settings.listen.host, settings.listen.port);
   // Nothing below waits before the listeners are there.
@@ -135,13 +137,17 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   const channelLog = log.child({ component: "channel" });
   const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
   const connections = new ConnectionLimits(server, { maxSessions, sources });
-  const refusals = new Refusals({ store, events, clock, log: channelLog });
+  const turns = new KeyedQueue();
+  const refusals = stack.adopt(new Refusals({ store, events, clock, log: channelLog }), (opened) => opened.close());
   const documents = documentsOf({ ...base, events, speedTestTokens, registryHost });
-  const sessions = stack.adopt(new Sessions({ store, events, clock, heartbeatSeconds }), (opened) => opened.close());
+  const sessions = stack.adopt(
+    new Sessions({ store, events, turns, clock, heartbeatSeconds, withheld, log: channelLog }),
+    (opened) => opened.close(),
+  );
   const streams = stack.adopt(new Streams({ ...base, sessions }), (opened) => opened.close());
   const runs = stack.adopt(new Triggers({ ...base, sessions, log: channelLog }), (opened) => opened.close());
   const announcer = stack.adopt(new Announcer({ sessions, documents, clock }), (opened) => opened.close());
-  const awaiting = new Awaiting({ store, events, clock, sessions });
+  const awaiting = new Awaiting({ store, events, turns, clock, sessions });
   const changes = new DocumentChanges({ store, documents, announcer, sessions, awaiting });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
@@ -151,6 +157,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     tickets,
     triggers: runs,
     telemetry,
+    turns,
     clock,
     registryTokens,
     registryHost,
@@ -166,6 +173,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     awaiting,
     events,
     refusals,
+    turns,
     tlsPins,
     heartbeatSeconds,
     maxSessions,
@@ -174,8 +182,8 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   });
 
   // The areas' services.
-  const dismiss = dismissal({ ...base, sessions, triggers: runs });
-  const nodes = new NodeService({ ...base, events, changes, sessions, dismiss, sources });
+  const dismiss = dismissal({ ...base, sessions, triggers: runs, turns });
+  const nodes = new NodeService({ ...base, events, changes, sessions, dismiss, sources, turns });
   const clusters = new ClusterService({ ...base, ...identity, events, changes });
   const services: Services = {
     nodes,
@@ -235,7 +243,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   const api = createApi({ routes, access: store.access, tokens, onAuthFailure, clock, log: apiLog });
 
   const stopSweeping = every(clock, log, SWEEP_MS, async () => {
-    await refusals.sweep();
+    refusals.sweep();
     await sessions.sweep();
     await awaiting.sweep();
   });
@@ -253,6 +261,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     tickets,
     events,
     refusals,
+    turns,
     sources,
     activations,
     agentTokens,

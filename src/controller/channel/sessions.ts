@@ -12,22 +12,18 @@ import type { NodeSession } from "./session.ts";
 /** Stores of an open transaction that records connects and disconnects. */
 export interface SessionParts extends EventParts {
   readonly alerts: Pick<AlertStore, "open" | "close" | "ofNode">;
-  readonly nodes: Pick<
-    NodeStore,
-    "get" | "label" | "isOnline" | "disconnected" | "setDisconnectTime" | "setHeartbeat"
-  >;
+  readonly nodes: Pick<NodeStore, "get" | "label" | "isOnline" | "disconnected" | "setDisconnectTime" | "setHeartbeat">;
 }
 
 export interface SessionsDeps {
-  readonly store: Transact<SessionParts> & {
-    readonly alerts: Pick<AlertStore, "all">;
-    readonly nodes: Pick<NodeStore, "online">;
-  };
+  readonly store: Transact<SessionParts> & { readonly nodes: Pick<NodeStore, "online"> };
   readonly events: Pick<EventLog, "record">;
   /** Work on one node at a time, so that the open sessions and the store agree. */
   readonly turns: KeyedQueue;
   readonly clock: Clock;
   readonly heartbeatSeconds: number;
+  /** Nodes whose connects and disconnects an earlier run withheld. */
+  readonly withheld: readonly string[];
   readonly log: Logger;
 }
 
@@ -45,6 +41,15 @@ const FLAPPING = "Connection Flapping";
 /** Nodes that are written in one transaction. */
 const BATCH = 200;
 
+/** Returns the nodes whose connections flapped when the controller stopped: their connects and disconnects were withheld. */
+export async function withheldNodes(
+  { alerts }: { readonly alerts: Pick<AlertStore, "all"> },
+  clock: Clock,
+): Promise<readonly string[]> {
+  const open = await alerts.all(clock.now() / 1000);
+  return open.filter(({ eventType }) => eventType === FLAPPING).map(({ nodeId }) => nodeId);
+}
+
 /** Open sessions, at most one per node; records connects, disconnects and flapping. */
 export class Sessions {
   readonly #deps: SessionsDeps;
@@ -58,17 +63,11 @@ export class Sessions {
   #sweeping: Promise<void> | undefined;
   #isClosed = false;
 
-  /** Reads what an earlier run left: it may have stopped while connections flapped, and withheld events until they are stable. */
-  static async load(deps: SessionsDeps): Promise<Sessions> {
-    const alerts = await deps.store.alerts.all(deps.clock.now() / 1000);
-    const flapping = alerts.filter(({ eventType }) => eventType === FLAPPING).map(({ nodeId }) => nodeId);
-    return new Sessions(deps, flapping);
-  }
-
-  private constructor(deps: SessionsDeps, flapping: readonly string[]) {
+  constructor(deps: SessionsDeps) {
     this.#deps = deps;
     const now = deps.clock.elapsed();
-    this.#flapping = new Map(flapping.map((uid) => [uid, { recent: [now], sinceRaised: 0 }]));
+    // The events that were withheld are recorded once the connections are stable.
+    this.#flapping = new Map(deps.withheld.map((uid) => [uid, { recent: [now], sinceRaised: 0 }]));
     this.#flushedAt = now;
     this.#checkMissingAt = now + this.#silentMs;
   }
@@ -257,7 +256,8 @@ export class Sessions {
     const node = await tx.nodes.label(uid);
     if (node === undefined) return;
     await tx.nodes.disconnected(uid, at);
-    if (!isWithheld) await this.#deps.events.record(tx, node, { eventType: "Node Disconnect", level: "WARNING", message });
+    if (!isWithheld)
+      await this.#deps.events.record(tx, node, { eventType: "Node Disconnect", level: "WARNING", message });
   }
 
   async #flush(): Promise<void> {

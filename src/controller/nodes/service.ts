@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import type { KeyedQueue } from "../../lib/async/keyed-queue.ts";
 import { defined } from "../../lib/defined.ts";
 import type { LifecycleState, NodeState } from "../../protocol/values/values.ts";
 import type { AlertStore } from "../events/alert-store.ts";
@@ -37,6 +38,8 @@ export interface NodeServiceDeps {
     get(uid: string): { readonly address: string } | undefined;
     heartbeat(uid: string): StoredHeartbeat | undefined;
   };
+  /** Work on one node at a time: its session, and what the store says of it, agree. */
+  readonly turns: Pick<KeyedQueue, "run">;
   /** Tells a deleted node so and ends its session. */
   readonly dismiss: (uid: string) => Promise<void>;
   readonly sources: Pick<Sources, "areHidden" | "isFrontEnd">;
@@ -139,12 +142,12 @@ export class NodeService {
 
   /** Locks a node to address blocks, or to its current address; undefined removes the lock. @throws {InputError} `not-configured` */
   async setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): Promise<NodeRecord> {
-    const { sessions, sources } = this.#deps;
+    const { sessions, sources, turns } = this.#deps;
     if (lock !== undefined && sources.areHidden) {
       const hint = "start the controller with --trusted-proxy, so that it knows the addresses of nodes";
       throw new InputError("not-configured", `a front end hides the addresses of nodes: ${hint}`);
     }
-    return this.change(uid, user, (node) => {
+    const decide = (node: StoredNode): NodeDecision => {
       const current = sessions.get(uid)?.address;
       const known = current ?? node.lastIp;
       if (lock === "current" && known === undefined) {
@@ -161,7 +164,8 @@ export class NodeService {
       const unauthorizedIp = from === undefined || isPermitted(lockedTo, from) ? undefined : from;
       const message = lockedTo === undefined ? "Address lock removed" : `Node locked to ${lockedTo.join(", ")}`;
       return { change: { lockedTo, unauthorizedIp }, message };
-    });
+    };
+    return turns.run(uid, () => this.change(uid, user, decide));
   }
 
   /**

@@ -18,7 +18,10 @@ export interface Neighbours {
    * Rereads these nodes, whether new, changed or deleted, and returns the `domain` documents that may change, by UID. Returns all of them
    * at first, and after a change that this memory has not seen.
    */
-  changed(tx: NeighbourParts, uids: Iterable<string>): Promise<Iterable<readonly [uid: string, document: DomainDocument]>>;
+  changed(
+    tx: NeighbourParts,
+    uids: Iterable<string>,
+  ): Promise<Iterable<readonly [uid: string, document: DomainDocument]>>;
 }
 
 interface Known {
