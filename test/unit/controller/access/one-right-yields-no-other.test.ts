@@ -23,7 +23,7 @@ beforeEach(async () => {
   bench = await ApiBench.create();
   await bench.fleet.add(HERE);
   await bench.fleet.add(THERE);
-  bench.fleet.services.clusters.create({ name: "pair" }, "test");
+  await bench.fleet.services.clusters.create({ name: "pair" }, "test");
   await bench.call("POST", "/v2/policy", { json: POLICY });
   await bench.call("POST", "/v2/service-user", { json: { name: "root", policies: ["everything"] } });
   await bench.call("POST", "/v2/service-user", { json: { name: "plain" } });

@@ -131,7 +131,7 @@ test("an agent token registers as many agents as it says, each key once, and its
     expect((await register(controller.url, license, three)).status).toBe(401);
     expect((await register(controller.url, license, identity)).status).toBe(200);
   }
-  expect(controller.nodes.all().map(({ type }) => type)).toEqual(["Agent", "Agent"]);
+  expect((await controller.nodes.all()).map(({ type }) => type)).toEqual(["Agent", "Agent"]);
   const [listed] = (await api("GET", "/v2/agent-token")).body["list"] as Record<string, unknown>[];
   expect(listed).toMatchObject({ namePrefix: "lab", maxUses: 2, uses: 2, created_by: "admin" });
   const secret = readAgentToken(token)?.secret ?? "";
@@ -181,9 +181,9 @@ test("a token does no more than its maker still may", async () => {
     const { keys, auth } = await makeIdentity();
     return bench.agentTokens.exchange(await signJws("holdfast-token-use+jwt", { aud: ORIGIN, id, secret, keys }, auth));
   };
-  bench.access.putApiKey(key, sha256Hex(key), []);
+  await bench.access.putApiKey(key, sha256Hex(key), []);
   await expect(use()).rejects.toMatchObject({ code: "bad-signature" });
   const statements = [{ effect: "allow" as const, actions: ["nodes::manage"] }];
-  bench.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: ["*"] }]);
+  await bench.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: ["*"] }]);
   expect(await use()).toHaveProperty("license");
 });

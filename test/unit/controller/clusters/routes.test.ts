@@ -26,7 +26,7 @@ describe("clusters", () => {
   it.each([{}, { name: "UPPER" }, { name: "a", extra: 1 }, { name: 7 }])("are refused as %j", async (json) => {
     const answer = await bench.call("POST", "/cluster", { json });
     expect(answer.status).toBe(422);
-    expect(bench.fleet.services.clusters.all()).toEqual([]);
+    expect(await bench.fleet.services.clusters.all()).toEqual([]);
   });
 
   it("have names of their own", async () => {
@@ -36,7 +36,7 @@ describe("clusters", () => {
   });
 
   it("are listed as far as the caller may read them", async () => {
-    for (const name of ["one", "two"]) bench.fleet.services.clusters.create({ name }, "test");
+    for (const name of ["one", "two"]) await bench.fleet.services.clusters.create({ name }, "test");
     const key = await bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:cluster/two.example.net"]);
     expect(items((await bench.call("GET", "/cluster", { key })).json).map(({ name }) => name)).toEqual(["two"]);
     expect((await bench.call("GET", "/cluster/one.example.net", { key })).status).toBe(403);
@@ -44,7 +44,7 @@ describe("clusters", () => {
   });
 
   it("carry tags", async () => {
-    bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    await bench.fleet.services.clusters.create({ name: "pair" }, "test");
     const path = "/cluster/pair.example.net/tag/site";
     expect((await bench.call("PUT", path, { json: { value: "berlin" } })).json).toMatchObject({
       tags: { site: "berlin" },
@@ -63,7 +63,7 @@ describe("what a cluster tells", () => {
     const record = await bench.fleet.cluster("pair.example.net");
     if (record === undefined) throw new Error("no cluster");
     const config = { network: { tunnels: [{ name: "a", type: "ipsec", psk: "hunter2" }] } };
-    bench.fleet.store.clusters.setConfig(record.fqdn, config);
+    await bench.fleet.store.clusters.setConfig(record.fqdn, config);
     const key = await bench.keyFor(["nodes::manage"]);
     const path = "/cluster/pair.example.net/tag/site";
     const put = await bench.call("PUT", path, { key, json: { value: "rome" } });

@@ -251,7 +251,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   });
 
   it("in the legacy form do not overwrite V2", async () => {
-    asV2();
+    await asV2();
     await put(whole);
     for (const body of [legacy, {}, { enabled: false }]) {
       const answer = await put(body);

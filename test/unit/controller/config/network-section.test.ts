@@ -16,7 +16,7 @@ beforeEach(async () => {
   bench = await ApiBench.create();
   uid = (await bench.fleet.add({ name: "appliance", config: {} })).uid;
   agent = (await bench.fleet.add({ name: "laptop", type: "Agent", config: {} })).uid;
-  bench.fleet.services.clusters.create({ name: "pair" }, "test");
+  await bench.fleet.services.clusters.create({ name: "pair" }, "test");
   paths = { node: `/node/${uid}/config/network`, cluster: `/cluster/${FQDN}/config/network` };
 });
 

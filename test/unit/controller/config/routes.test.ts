@@ -143,6 +143,6 @@ it("a section that the node cannot apply is answered with a warning, and one tha
     outcome: "partial",
     sections: { network: { state: "unsupported", issues: [], steps: 0 } },
   };
-  bench.fleet.store.documents.setApplied(uid, report);
+  await bench.fleet.store.documents.setApplied(uid, report);
   expect(await put()).toMatch("the node reports it as unsupported");
 });

@@ -370,8 +370,8 @@ describe("a node that has no containers of its own", () => {
 
   it("is told where they are: on its cluster", async () => {
     await create(RECORD);
-    bench.fleet.services.clusters.create({ name: "pair" }, "test");
-    bench.fleet.services.nodes.update(uid, { cluster: "pair.example.net" }, "test");
+    await bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    await bench.fleet.services.nodes.update(uid, { cluster: "pair.example.net" }, "test");
     const before = await stored();
     for (const [method, path, json] of calls(base)) {
       const answer = await bench.call(method, path, json === undefined ? {} : { json });

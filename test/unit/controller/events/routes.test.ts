@@ -24,7 +24,7 @@ beforeEach(async () => {
     eventRecord(one, { uid: "e3", timestamp: at + 120, level: "WARNING", eventType: "Node Disconnect" }),
     eventRecord(one, { uid: "e4", timestamp: at + 180, level: "CRITICAL", subject: "Upgrade" }),
   ];
-  for (const event of events) bench.fleet.store.events.add(event);
+  for (const event of events) await bench.fleet.store.events.add(event);
 });
 
 const found = async (query: string, key?: string): Promise<unknown[]> => {
@@ -95,7 +95,7 @@ describe("events of one node", () => {
   it("are listed alone, and stay readable after the node is gone", async () => {
     const list = async () => items((await bench.call("GET", `/v2/event/${one.uid}?sort=timestamp:asc`)).json);
     expect((await list()).map(({ uid }) => uid)).toEqual(["e1", "e3", "e4"]);
-    bench.fleet.store.nodes.remove(one.uid);
+    await bench.fleet.store.nodes.remove(one.uid);
     expect(await list()).toHaveLength(3);
     expect((await bench.call("GET", "/v2/event/00000000-0000-4000-8000-000000000000")).status).toBe(404);
   });
@@ -130,7 +130,7 @@ describe("the older form", () => {
 });
 
 describe("audits", () => {
-  beforeEach(() => {
+  beforeEach(async () => {
     const audit = (node: NodeRecord, timestamp: number, value: string) => ({
       nodeId: node.uid,
       fqdn: node.fqdn,
@@ -139,8 +139,8 @@ describe("audits", () => {
       timestamp,
       origin: "control-plane" as const,
     });
-    bench.fleet.store.audits.add(audit(two, 100, "bob invoked Node Restart"));
-    bench.fleet.store.audits.add(audit(one, 200, "ann invoked Ping"));
+    await bench.fleet.store.audits.add(audit(two, 100, "bob invoked Node Restart"));
+    await bench.fleet.store.audits.add(audit(one, 200, "ann invoked Ping"));
   });
 
   const values = async (path: string, key?: string): Promise<unknown[]> => {
@@ -192,9 +192,9 @@ describe("alerts", () => {
     }
   });
 
-  beforeEach(() => {
+  beforeEach(async () => {
     for (const node of [one, two]) {
-      bench.fleet.store.alerts.open({
+      await bench.fleet.store.alerts.open({
         uid: `a-${node.name}`,
         eventType: "Node Disconnect",
         message: "Node disconnected",
@@ -217,7 +217,7 @@ describe("alerts", () => {
     const path = `/v2/alert/${one.uid}/Node%20Disconnect`;
     expect((await bench.call("DELETE", path)).json).toEqual({});
     expect((await bench.call("DELETE", path)).status).toBe(404);
-    expect(bench.fleet.services.alerts.find().map(({ uid }) => uid)).toEqual(["a-two"]);
+    expect((await bench.fleet.services.alerts.find()).map(({ uid }) => uid)).toEqual(["a-two"]);
   });
 
   it("take nodes::manage too where dismissing lifts a hold", async () => {

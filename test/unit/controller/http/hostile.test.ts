@@ -8,8 +8,8 @@ import { runs } from "../../../support/sample.ts";
 
 const bench = await ApiBench.create();
 const node = await bench.fleet.add({ name: "one" });
-bench.fleet.services.clusters.create({ name: "pair" }, "test");
-bench.fleet.store.events.add(eventRecord(node));
+await bench.fleet.services.clusters.create({ name: "pair" }, "test");
+await bench.fleet.store.events.add(eventRecord(node));
 // What a node answers is judged as well.
 bench.fleet.script = () => Promise.resolve({ files: [], tasks: [] });
 

@@ -120,11 +120,11 @@ describe("the OpenAPI document", () => {
 
   it("describes the answers that are really given", async () => {
     const node = await bench.fleet.add({ name: "one" });
-    bench.fleet.store.events.add(eventRecord(node));
-    bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    await bench.fleet.store.events.add(eventRecord(node));
+    await bench.fleet.services.clusters.create({ name: "pair" }, "test");
     const [logs, gateway] = ["/v2/node/{nodeID}/plugin-logs/gateway-details", "/node/{nodeID}/config/gateway"];
     const rtt = { minRtt: 1, maxRtt: 1, meanRtt: 1, stdRtt: 0, numRtt: 1 };
-    bench.gatewayDetails.add(node, [{ time: 500, node: "gw", ...rtt }]);
+    await bench.gatewayDetails.add(node, [{ time: 500, node: "gw", ...rtt }]);
     const statements = [{ effect: "allow", actions: ["nodes::read"] }];
     const policy = { name: "reader", statements, resources: ["*"] };
     const examples: readonly (readonly [string, string, string, unknown?])[] = [

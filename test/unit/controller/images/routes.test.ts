@@ -47,14 +47,14 @@ describe("POST", () => {
     const record = { ...image, description: "the desktop" };
     expect([answer.status, answer.json]).toEqual([201, { ...record, present: true, ...info }]);
     expect(asked).toEqual([{ action: "IMAGE_INFO", filename: image.location }]);
-    expect(bench.deps.images.ofNode(uid)).toEqual([record]);
+    expect(await bench.deps.images.ofNode(uid)).toEqual([record]);
     expect(await bench.fleet.changes()).toEqual(["admin: Image Windows added"]);
   });
 
   it("makes an id where none is sent", async () => {
     const { json } = await call("POST", "", { ...image, id: undefined });
     const { id } = z.object({ id: z.uuid() }).parse(json);
-    expect(bench.deps.images.get(uid, id)).toMatchObject({ displayName: "Windows" });
+    expect(await bench.deps.images.get(uid, id)).toMatchObject({ displayName: "Windows" });
   });
 
   it.each([
@@ -78,7 +78,7 @@ describe("POST", () => {
     refuseAll(error);
     const { status, json } = await call("POST", "", image);
     expect([status, json]).toEqual([422, [`location: ${error.message}`]]);
-    expect(bench.deps.images.ofNode(uid)).toEqual([]);
+    expect(await bench.deps.images.ofNode(uid)).toEqual([]);
   });
 
   it("refuses an id that is there, a node that is offline or fails, and an agent", async () => {
@@ -100,7 +100,7 @@ describe("POST", () => {
   it("takes as many as a node may have", async () => {
     for (let at = 0; at < 256; at += 1) await bench.fleet.store.images.put(uid, { ...image, id: `id-${at}` });
     expect(await call("POST", "", image)).toMatchObject({ status: 422, json: [expect.stringMatching(/^body: /)] });
-    expect(bench.deps.images.ofNode(uid)).toHaveLength(256);
+    expect(await bench.deps.images.ofNode(uid)).toHaveLength(256);
   });
 });
 
@@ -176,7 +176,7 @@ describe("PUT", () => {
     const changed = { displayName: "Desktop", location: "images/win.qcow2", os: "win11" };
     const { status, json } = await call("PUT", `/${ID}`, changed);
     expect([status, json]).toEqual([200, { ...changed, id: ID, present: true, ...info }]);
-    expect(bench.deps.images.get(uid, ID)).toEqual({ ...changed, id: ID });
+    expect(await bench.deps.images.get(uid, ID)).toEqual({ ...changed, id: ID });
     expect(await bench.fleet.changes()).toEqual(["admin: Image Desktop changed"]);
     expect(files.size).toBe(1);
   });
@@ -185,7 +185,7 @@ describe("PUT", () => {
     expect((await call("PUT", `/${ID}`, { ...image, id: OTHER })).json).toEqual([`id: must be ${ID}, or absent`]);
     const { status, json } = await call("PUT", `/${ID}`, { ...image, location: "nowhere" });
     expect([status, json]).toEqual([422, ["location: there is no nowhere"]]);
-    expect(bench.deps.images.get(uid, ID)).toMatchObject({ description: "old" });
+    expect(await bench.deps.images.get(uid, ID)).toMatchObject({ description: "old" });
   });
 });
 
@@ -196,7 +196,7 @@ describe("DELETE", () => {
     setOnline(false);
     const { status, json } = await call("DELETE", `/${ID}`);
     expect([status, json]).toEqual([200, {}]);
-    expect(bench.deps.images.ofNode(uid)).toEqual([]);
+    expect(await bench.deps.images.ofNode(uid)).toEqual([]);
     expect([files.size, asked, await bench.fleet.changes()]).toEqual([1, [], ["admin: Image Windows removed"]]);
   });
 
@@ -204,13 +204,13 @@ describe("DELETE", () => {
     expect((await call("DELETE", `/${ID}?deleteFile=true`)).status).toBe(200);
     expect(asked).toEqual([{ action: "DELETE", filename: image.location }]);
     expect(bench.fleet.triggered[0]?.request.isAudited).toBeUndefined();
-    expect([files.size, bench.deps.images.ofNode(uid)]).toEqual([0, []]);
+    expect([files.size, await bench.deps.images.ofNode(uid)]).toEqual([0, []]);
   });
 
   it("goes on when the file is gone already", async () => {
     files.clear();
     expect((await call("DELETE", `/${ID}?deleteFile=1`)).status).toBe(200);
-    expect(bench.deps.images.ofNode(uid)).toEqual([]);
+    expect(await bench.deps.images.ofNode(uid)).toEqual([]);
   });
 
   it.each([
@@ -219,7 +219,7 @@ describe("DELETE", () => {
   ])("keeps the record when the file cannot be removed: %s", async (error, status) => {
     refuseAll(error);
     expect((await call("DELETE", `/${ID}?deleteFile=true`)).status).toBe(status);
-    expect(bench.deps.images.ofNode(uid)).toEqual([image]);
+    expect(await bench.deps.images.ofNode(uid)).toEqual([image]);
     expect(await bench.fleet.changes()).toEqual([]);
   });
 

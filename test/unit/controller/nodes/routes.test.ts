@@ -9,7 +9,7 @@ let two: NodeRecord;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  bench.fleet.services.clusters.create({ name: "pair" }, "test");
+  await bench.fleet.services.clusters.create({ name: "pair" }, "test");
   one = await bench.fleet.add({ name: "one", tags: { site: "berlin", tier: "1" } });
   two = await bench.fleet.add({ name: "two", type: "Agent", cluster: "pair.example.net", isOnline: false });
 });
@@ -222,7 +222,7 @@ describe("what the service refuses", () => {
     const json = { cluster: "pair.example.net" };
     const full = await bench.call("PUT", `/node/${one.uid}`, { json });
     expect([full.status, full.json]).toEqual([422, ["cluster: pair.example.net has 16 members"]]);
-    bench.fleet.services.clusters.create({ name: "other" }, "test");
+    await bench.fleet.services.clusters.create({ name: "other" }, "test");
     const other = { cluster: "other.example.net" };
     const agent = await bench.call("PUT", `/node/${two.uid}`, { json: other });
     expect([agent.status, agent.json]).toMatchObject([422, { code: "not-supported" }]);

@@ -15,8 +15,8 @@ beforeEach(async () => {
   one = await bench.fleet.add({ name: "one", tags: { site: "berlin" } });
   two = await bench.fleet.add({ name: "two", tags: { site: "paris" } });
   now = bench.deps.clock.now();
-  bench.flows.add(one.uid, [flowAt(now - 3 * HOUR, { destPort: 1 }), flowAt(now - HOUR, { destPort: 2 })]);
-  bench.flows.add(two.uid, [
+  await bench.flows.add(one.uid, [flowAt(now - 3 * HOUR, { destPort: 1 }), flowAt(now - HOUR, { destPort: 2 })]);
+  await bench.flows.add(two.uid, [
     flowAt(now - HOUR / 2, { destPort: 3, flags: "65536", meta: { connector: "x", reason: "source-not-permitted" } }),
   ]);
 });
@@ -99,15 +99,15 @@ describe("GET /stats/realtime/usage", () => {
     const three = await bench.fleet.add({ name: "three", tags: { site: "oslo" } });
     const ends = { sourceNode: three.name, destNode: two.name };
     const ended = Date.now() - 60_000;
-    bench.flows.add(three.uid, [flowAt(ended, ends)]);
-    bench.flows.add(two.uid, [flowAt(ended, ends)]);
+    await bench.flows.add(three.uid, [flowAt(ended, ends)]);
+    await bench.flows.add(two.uid, [flowAt(ended, ends)]);
     expect(await totalOf("")).toEqual([4000, 4]);
     expect(await totalOf("", await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([2000, 2]);
     expect(await totalOf("?filters=site:oslo")).toEqual([1000, 1]);
     const both = await bench.keyFor(["nodes::read"], [tgrn.node(two.uid), tgrn.node(three.uid)]);
     expect(await totalOf("", both)).toEqual([2000, 2]);
     // Whoever is not known cannot have told of it.
-    bench.flows.add(two.uid, [flowAt(ended, { ...ends, sourceNode: "stranger" })]);
+    await bench.flows.add(two.uid, [flowAt(ended, { ...ends, sourceNode: "stranger" })]);
     expect(await totalOf("")).toEqual([5000, 5]);
   });
 });

@@ -1,37 +1,31 @@
-import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
-import { openStores, type Stores } from "../../../../src/controller/stores.ts";
+import { describe, expect, test } from "vitest";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
-import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
+import { freshStore, type TestStore } from "../../../support/control-plane/test-store.ts";
 import type { FlowFilter } from "../../../../src/controller/stats/records.ts";
-
-async function freshStore(): Promise<Stores> {
-  const store = openStores(join(await temporaryDirectory(), "controller.db"));
-  onTestFinished(() => store.close());
-  return store;
-}
 
 const ALL: FlowFilter = { from: 0, to: 1e9, order: "asc", limit: 100, offset: 0 };
 
 /** As many rows of a node as a recursion makes, ended at `i` ms and after. */
-function fill(store: Stores, node: string, count: number): void {
-  store.sql.exec(
+async function fill(store: TestStore, node: string, count: number): Promise<void> {
+  await store.query(
     `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
      INSERT INTO flows (node, source_node, dest_node, source_ip, dest_ip, source_port, dest_port, source_bytes, dest_bytes, started_at,
        ended_at, protocol, flags) SELECT '${node}', 'a', 'b', '', '', 0, 0, 0, 0, i, i, 'TCP', 0 FROM n`,
   );
 }
 
-const rowsOf = (store: Stores, node: string) =>
-  store.sql.prepare("SELECT count(*) AS n, min(ended_at) AS first FROM flows WHERE node = ?").get(node);
+const rowsOf = async (store: TestStore, node: string) => {
+  const text = `SELECT count(*) AS n, min(ended_at) AS first FROM flows WHERE node = '${node}'`;
+  return (await store.query<{ readonly n: number; readonly first: number }>(text))[0];
+};
 
 describe("a search", () => {
   test("gives records back as they came, with whose they are", async () => {
     const { flows } = await freshStore();
     const whole = flowAt(5000, { tcpFlags: "27", flags: "4026531840", activityID: "x", protocol: "ICMP" });
     const bare = flowAt(6000, { sourceIP: "fe80::1%eth0", destIP: "", destPort: 0, meta: null });
-    flows.add("n1", [whole, bare]);
-    expect(flows.find(ALL)).toEqual({
+    await flows.add("n1", [whole, bare]);
+    expect(await flows.find(ALL)).toEqual({
       total: 2,
       items: [
         { ...whole, nodeId: "n1" },
@@ -43,47 +37,47 @@ describe("a search", () => {
   test("is filtered, sorted and paged", async () => {
     const { flows } = await freshStore();
     const meta = (reason: string) => ({ connector: "ssh", service: "s", reason });
-    flows.add("n1", [
+    await flows.add("n1", [
       flowAt(1000, { sourceIP: "10.1.2.3", destPort: 1 }),
       flowAt(2000, { sourceIP: "2001:db8::5", destPort: 2, protocol: "UDP" }),
     ]);
-    flows.add("n2", [
+    await flows.add("n2", [
       flowAt(3000, { sourceIP: "10.1.255.0", destPort: 3, sourcePort: 9, flags: "65537", meta: meta("idle") }),
       flowAt(4000, { destIP: "172.16.0.1", destPort: 4, flags: "536870912", meta: meta("reset") }),
       flowAt(5000, { destPort: 5, flags: "40019", meta: { connector: 7, flow: "5f2e" } }),
     ]);
-    const ports = (filter: Partial<FlowFilter>) =>
-      flows.find({ ...ALL, ...filter }).items.map(({ destPort }) => destPort);
-    expect(ports({})).toEqual([1, 2, 3, 4, 5]);
-    expect(ports({ order: "desc" })).toEqual([5, 4, 3, 2, 1]);
-    expect(ports({ from: 2, to: 4 })).toEqual([2, 3, 4]);
-    expect(ports({ nodeIds: ["n1", "n9"] })).toEqual([1, 2]);
-    expect(ports({ nodeIds: [] })).toEqual([]);
-    expect(ports({ protocols: ["UDP", "ICMP"] })).toEqual([2]);
-    expect(ports({ source: "10.1.0.0/16" })).toEqual([1, 3]);
-    expect(ports({ source: "10.1.2.3" })).toEqual([1]);
-    expect(ports({ source: "0.0.0.0/0" })).toEqual([1, 3, 4, 5]);
-    expect(ports({ source: "::/0" })).toEqual([2]);
-    expect(ports({ source: "2001:db8::/64" })).toEqual([2]);
-    expect(ports({ dest: "172.16.0.0/12" })).toEqual([4]);
-    expect(ports({ sourcePort: 9 })).toEqual([3]);
-    expect(ports({ destPort: 4 })).toEqual([4]);
-    expect(ports({ connector: "ssh" })).toEqual([3, 4]);
-    expect(ports({ connector: "' OR 1" })).toEqual([]);
-    expect(ports({ flow: "5f2e" })).toEqual([5]);
-    expect(ports({ reasons: ["reset", "loop"] })).toEqual([4]);
-    expect(ports({ isDefunct: true })).toEqual([3, 4]);
-    expect(ports({ isDefunct: false })).toEqual([1, 2, 5]);
-    expect(ports({ limit: 2, offset: 1 })).toEqual([2, 3]);
-    expect(flows.find({ ...ALL, limit: 1 }).total).toBe(5);
+    const ports = async (filter: Partial<FlowFilter>) =>
+      (await flows.find({ ...ALL, ...filter })).items.map(({ destPort }) => destPort);
+    expect(await ports({})).toEqual([1, 2, 3, 4, 5]);
+    expect(await ports({ order: "desc" })).toEqual([5, 4, 3, 2, 1]);
+    expect(await ports({ from: 2, to: 4 })).toEqual([2, 3, 4]);
+    expect(await ports({ nodeIds: ["n1", "n9"] })).toEqual([1, 2]);
+    expect(await ports({ nodeIds: [] })).toEqual([]);
+    expect(await ports({ protocols: ["UDP", "ICMP"] })).toEqual([2]);
+    expect(await ports({ source: "10.1.0.0/16" })).toEqual([1, 3]);
+    expect(await ports({ source: "10.1.2.3" })).toEqual([1]);
+    expect(await ports({ source: "0.0.0.0/0" })).toEqual([1, 3, 4, 5]);
+    expect(await ports({ source: "::/0" })).toEqual([2]);
+    expect(await ports({ source: "2001:db8::/64" })).toEqual([2]);
+    expect(await ports({ dest: "172.16.0.0/12" })).toEqual([4]);
+    expect(await ports({ sourcePort: 9 })).toEqual([3]);
+    expect(await ports({ destPort: 4 })).toEqual([4]);
+    expect(await ports({ connector: "ssh" })).toEqual([3, 4]);
+    expect(await ports({ connector: "' OR 1" })).toEqual([]);
+    expect(await ports({ flow: "5f2e" })).toEqual([5]);
+    expect(await ports({ reasons: ["reset", "loop"] })).toEqual([4]);
+    expect(await ports({ isDefunct: true })).toEqual([3, 4]);
+    expect(await ports({ isDefunct: false })).toEqual([1, 2, 5]);
+    expect(await ports({ limit: 2, offset: 1 })).toEqual([2, 3]);
+    expect((await flows.find({ ...ALL, limit: 1 })).total).toBe(5);
   });
 
   test("finds at most ten thousand, on whatever page", async () => {
     const store = await freshStore();
-    fill(store, "n1", 12_000);
-    const { total, items } = store.flows.find({ ...ALL, limit: 10_000, offset: 9990 });
+    await fill(store, "n1", 12_000);
+    const { total, items } = await store.flows.find({ ...ALL, limit: 10_000, offset: 9990 });
     expect([total, items.length]).toEqual([10_000, 10]);
-    expect(store.flows.find({ ...ALL, offset: 20_000 }).items).toEqual([]);
+    expect((await store.flows.find({ ...ALL, offset: 20_000 })).items).toEqual([]);
   });
 });
 
@@ -101,10 +95,10 @@ describe("usage", () => {
         { t: 60, bytes: 40 },
       ],
     };
-    flows.add("n1", [flowAt(119_000, goesOn)]);
-    flows.add("n1", [flowAt(200_000, { ...carried(75), usage: [{ t: 180, bytes: 5 }] })]);
-    const all = () => flows.usage(range, undefined).map(({ bytes, count }) => [bytes, count]);
-    expect(all()).toEqual([
+    await flows.add("n1", [flowAt(119_000, goesOn)]);
+    await flows.add("n1", [flowAt(200_000, { ...carried(75), usage: [{ t: 180, bytes: 5 }] })]);
+    const all = async () => (await flows.usage(range, undefined)).map(({ bytes, count }) => [bytes, count]);
+    expect(await all()).toEqual([
       [30, 0],
       [40, 0],
       [0, 0],
@@ -112,7 +106,7 @@ describe("usage", () => {
       [0, 0],
     ]);
     // What a node says of minutes in which the flow did not run, or beyond its bytes, is not believed.
-    flows.add("n1", [
+    await flows.add("n1", [
       flowAt(200_000, {
         ...carried(9),
         usage: [
@@ -121,7 +115,7 @@ describe("usage", () => {
         ],
       }),
     ]);
-    expect(all()).toEqual([
+    expect(await all()).toEqual([
       [30, 0],
       [40, 0],
       [1, 0],
@@ -135,50 +129,50 @@ describe("usage", () => {
 
   test("adds up bytes and flows by the time they ended, of all nodes or of some", async () => {
     const { flows } = await freshStore();
-    flows.add("n1", [flowAt(hour - 1), flowAt(hour), flowAt(2 * hour - 1), flowAt(2 * hour - 1)]);
-    flows.add("n1", [flowAt(2 * hour - 1, { sourceBytes: 1, destBytes: 1 })]);
-    flows.add("n2", [flowAt(2 * hour + 61_000, { sourceBytes: 5, destBytes: 0 }), flowAt(9 * hour)]);
-    expect(flows.usage(range, undefined)).toEqual([
+    await flows.add("n1", [flowAt(hour - 1), flowAt(hour), flowAt(2 * hour - 1), flowAt(2 * hour - 1)]);
+    await flows.add("n1", [flowAt(2 * hour - 1, { sourceBytes: 1, destBytes: 1 })]);
+    await flows.add("n2", [flowAt(2 * hour + 61_000, { sourceBytes: 5, destBytes: 0 }), flowAt(9 * hour)]);
+    expect(await flows.usage(range, undefined)).toEqual([
       { t: 3600, bytes: 3002, count: 4 },
       { t: 7200, bytes: 5, count: 1 },
       { t: 10_800, bytes: 0, count: 0 },
     ]);
-    expect(flows.usage(range, ["n2"]).map(({ bytes }) => bytes)).toEqual([0, 5, 0]);
-    expect(flows.usage(range, []).every(({ count }) => count === 0)).toBe(true);
+    expect((await flows.usage(range, ["n2"])).map(({ bytes }) => bytes)).toEqual([0, 5, 0]);
+    expect((await flows.usage(range, [])).every(({ count }) => count === 0)).toBe(true);
   });
 
   test("stays a number whatever nodes claim", async () => {
     const { flows } = await freshStore();
     const huge = flowAt(hour, { sourceBytes: Number.MAX_SAFE_INTEGER, destBytes: Number.MAX_SAFE_INTEGER });
-    for (const node of ["n1", "n1", "n2"]) flows.add(node, [huge, huge]);
-    expect(flows.usage(range, undefined)[0]).toEqual({ t: 3600, bytes: Number.MAX_SAFE_INTEGER, count: 6 });
+    for (const node of ["n1", "n1", "n2"]) await flows.add(node, [huge, huge]);
+    expect((await flows.usage(range, undefined))[0]).toEqual({ t: 3600, bytes: Number.MAX_SAFE_INTEGER, count: 6 });
   });
 });
 
 describe("what is kept", () => {
   test("is a share per node, of which the oldest go", async () => {
     const store = await freshStore();
-    fill(store, "n1", 104_000);
-    fill(store, "n2", 10);
-    store.flows.add("n1", [flowAt(200_000)]);
-    expect(rowsOf(store, "n1")).toEqual({ n: 100_000, first: 4002 });
-    expect(rowsOf(store, "n2")).toEqual({ n: 10, first: 1 });
+    await fill(store, "n1", 104_000);
+    await fill(store, "n2", 10);
+    await store.flows.add("n1", [flowAt(200_000)]);
+    expect(await rowsOf(store, "n1")).toEqual({ n: 100_000, first: 4002 });
+    expect(await rowsOf(store, "n2")).toEqual({ n: 10, first: 1 });
     const more = Array.from({ length: 500 }, () => flowAt(200_000));
-    for (let i = 0; i < 11; i += 1) store.flows.add("n1", more);
-    expect(Number(rowsOf(store, "n1")?.["n"])).toBeLessThanOrEqual(105_000);
+    for (let i = 0; i < 11; i += 1) await store.flows.add("n1", more);
+    expect((await rowsOf(store, "n1"))?.n).toBeLessThanOrEqual(105_000);
   });
 
   test("is of thirty days, and its sums of ninety", async () => {
     const store = await freshStore();
     const day = 24 * 3600;
     const days = [0, 65, 95];
-    store.flows.add(
+    await store.flows.add(
       "n1",
       days.map((at) => flowAt((at * day + 1) * 1000)),
     );
-    store.prune(96 * day);
-    expect(store.flows.find(ALL).items.map(({ endTime }) => endTime.slice(0, 10))).toEqual(["1970-04-06"]);
-    const sums = store.flows.usage({ from: 0, to: 96 * day, bucketSeconds: day }, undefined);
+    await store.prune(96 * day);
+    expect((await store.flows.find(ALL)).items.map(({ endTime }) => endTime.slice(0, 10))).toEqual(["1970-04-06"]);
+    const sums = await store.flows.usage({ from: 0, to: 96 * day, bucketSeconds: day }, undefined);
     expect(sums.filter(({ count }) => count > 0).map(({ t }) => t / day)).toEqual([65, 95]);
   });
 });

@@ -30,7 +30,7 @@ const all = `?startDate=${T}&endDate=${T + 86_400}`;
 
 describe("gateway details", () => {
   it("are what the node told, in the order of time", async () => {
-    bench.gatewayDetails.add(edge, [record(1, { hops: [hop] }), record(0), record(0, { path: "lte" })]);
+    await bench.gatewayDetails.add(edge, [record(1, { hops: [hop] }), record(0), record(0, { path: "lte" })]);
     const { status, json } = await ask(edge.uid, all);
     expect([status, json]).toEqual([
       200,
@@ -40,9 +40,9 @@ describe("gateway details", () => {
 
   it("of a gateway are its clients' records of it, under their names", async () => {
     const other = await bench.fleet.add({ name: "another" });
-    bench.gatewayDetails.add(edge, [record(0), record(1, { node: "elsewhere" })]);
-    bench.gatewayDetails.add(other, [record(0, { path: "lte" })]);
-    bench.gatewayDetails.add(gateway, [record(2, { node: "hub" })]);
+    await bench.gatewayDetails.add(edge, [record(0), record(1, { node: "elsewhere" })]);
+    await bench.gatewayDetails.add(other, [record(0, { path: "lte" })]);
+    await bench.gatewayDetails.add(gateway, [record(2, { node: "hub" })]);
     expect((await ask(gateway.uid, all)).json).toEqual([
       { stats: [record(0, { node: "another", path: "lte" }), record(0, { node: "edge" }), record(2, { node: "hub" })] },
     ]);
@@ -50,7 +50,7 @@ describe("gateway details", () => {
   });
 
   it("are of the asked time, both ends included", async () => {
-    bench.gatewayDetails.add(
+    await bench.gatewayDetails.add(
       edge,
       [0, 1, 2, 3].map((minute) => record(minute)),
     );
@@ -80,9 +80,9 @@ describe("gateway details", () => {
 
   it("refuses a range that holds too much", async () => {
     const many = Array.from({ length: 100_001 }, (_, at) => record(0, { time: T * 1000 + at }));
-    bench.gatewayDetails.add(edge, many.slice(1));
+    await bench.gatewayDetails.add(edge, many.slice(1));
     expect((await ask(edge.uid, all)).status).toBe(200);
-    bench.gatewayDetails.add(edge, many.slice(0, 1));
+    await bench.gatewayDetails.add(edge, many.slice(0, 1));
     const { status, json } = await ask(edge.uid, all);
     expect([status, json]).toEqual([422, ["endDate: the range holds more than 100000 records"]]);
   });
