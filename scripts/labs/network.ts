@@ -54,8 +54,10 @@ export class Network {
     );
     this.#batch(pairs);
     for (const [host, lines] of Object.entries(settingsOf(layout))) this.#batch(lines, host);
-    for (const host of [INTERNET, ...layout.sites.map(({ name }) => name)]) {
-      run([...this.on(host), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]);
+    const routers = new Set([INTERNET, ...layout.sites.map(({ name }) => name)]);
+    // A new namespace has what the machine's own has.
+    for (const host of namesOf(layout)) {
+      run([...this.on(host), "sh", "-c", `echo ${routers.has(host) ? 1 : 0} > /proc/sys/net/ipv4/ip_forward`]);
     }
     this.enforce(state);
   }

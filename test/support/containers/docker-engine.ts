@@ -149,7 +149,7 @@ function commandLine(dir: string, socketPath: string, cgroup: string, options: E
     `--cgroup-parent=/${cgroup}`,
     "--shutdown-timeout=3",
     "--log-level=warn",
-    ...(network === "shared" ? ["--bridge=none", "--iptables=false"] : []),
+    ...(network === "shared" ? ["--bridge=none", "--iptables=false", "--ip-forward=false"] : []),
     ...(liveRestore ? ["--live-restore"] : []),
     ...registryHosts.map((host) => `--insecure-registry=${host}`),
     ...args,
