@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostEngine } from "../../../src/host/engine/host-engine.ts";
 import { startEngine, type TestEngine } from "../../support/containers/docker-engine.ts";
-import { makeImage } from "../../support/containers/images.ts";
+import { makeImage, UNTIL_STOPPED } from "../../support/containers/images.ts";
 import { privateNetwork } from "../../support/network/private-stage.ts";
 import {
   freePort,
@@ -36,7 +36,7 @@ let within: readonly string[];
 async function start(): Promise<void> {
   docker = await startEngine();
   onTestFinished(() => docker.stop());
-  await makeImage(docker, { tag: `${REPOSITORY}:1`, command: ["sleep", "1000"] });
+  await makeImage(docker, { tag: `${REPOSITORY}:1`, command: UNTIL_STOPPED });
   await makeImage(docker, { tag: `${REPOSITORY}:unused`, command: ["true"], env: ["UNUSED=1"] });
   const dir = tempDir();
   const settings = join(dir, "agent.json");

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../../scripts/labs/programs.ts";
 import { dhcpUnit } from "../../../src/host/network/dhcp/dhcp-client.ts";
+import { hastened } from "../../support/fake-time.ts";
 import { serveLeases } from "../../support/network/lease-server.ts";
 import { networkStage } from "../../support/network/network-stage.ts";
 import { UNDER_UNITS } from "../../support/machine/real-units.ts";
@@ -15,6 +16,9 @@ const stage = networkStage({ a: [] });
 
 test("an interface goes from its address to DHCP and back, keeps what it has until there is a lease, and a new agent takes the client over", async () => {
   const machine = stage.machine("a");
+  // Conditions are reported from a minute after the start on.
+  await machine.lab.endAgent("a");
+  await machine.start(hastened(5));
   await machine.apply(STATIC);
   const own = (): readonly string[] =>
     machine

@@ -8,7 +8,7 @@ import { WhyReport } from "../../../src/protocol/documents/reconcile.ts";
 import { startEngine, type EngineOptions, type TestEngine } from "./docker-engine.ts";
 import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../../src/host/engine/pull.ts";
-import { imageTar, type ImageOptions } from "./images.ts";
+import { imageTar, UNTIL_STOPPED, type ImageOptions } from "./images.ts";
 import { exchange, readLocal, type Answer } from "../control-plane/exchange.ts";
 import { freePort } from "../free-port.ts";
 import { leadPorts } from "../overlay/led-ports.ts";
@@ -184,7 +184,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     };
     await startAgent();
     const uid = await registered(call, dir, { stateDir, runDir });
-    await load(engine, { tag: `${LOCAL_IMAGE.repository}:${LOCAL_IMAGE.tag}`, command: ["sleep", "100000"] });
+    await load(engine, { tag: `${LOCAL_IMAGE.repository}:${LOCAL_IMAGE.tag}`, command: UNTIL_STOPPED });
 
     const stage: ContainerStage = {
       dir,
@@ -298,7 +298,7 @@ async function publish(
   image: Omit<ImageOptions, "tag">,
 ): Promise<string> {
   const reference = `${registryHost}/${NAMESPACE}/${path}:${tag}`;
-  await load(engine, { command: ["sleep", "100000"], ...image, tag: reference });
+  await load(engine, { command: UNTIL_STOPPED, ...image, tag: reference });
   const credential = authHeader({ username: "admin", password: key(), server: registryHost });
   const pushed = await engine.call("POST", `/images/${registryHost}/${NAMESPACE}/${path}/push?tag=${tag}`, undefined, {
     "x-registry-auth": credential,
