@@ -10,7 +10,7 @@ const PULL = /^\/images\/create\b/;
 let stage: ContainerStage;
 
 beforeAll(async () => {
-  stage = await startContainerStage({ diskMb: DISK_MB });
+  stage = await startContainerStage({ diskMb: DISK_MB, haste: 2 });
   await stage.publish("team/app", "1");
 });
 

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { hastened } from "../../support/fake-time.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -35,6 +36,9 @@ const stage = networkStage({ a: [] });
 
 test("a chain that drops forwarded packets is named, left alone, and no longer named when removed", async () => {
   const machine = stage.machine("a");
+  // A condition is reported once it has lasted a while.
+  await machine.lab.endAgent("a");
+  await machine.start(hastened(3));
   await machine.own(SECTION);
   const passes = (): boolean =>
     machine.sh(`ping -c 1 -W 2 ${CONTROLLER} || true`, machine.lan).includes(" 0% packet loss");

@@ -1,7 +1,7 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { placesOf } from "../../../scripts/labs/programs.ts";
 import { dhcpUnit } from "../../../src/host/network/dhcp/dhcp-client.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
@@ -187,7 +187,7 @@ each(
   async () => {
     const machine = await machineOf("lost");
     await machine.own(STATIC);
-    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: GATEWAY, seconds: 40 });
+    const stop = await serveLeases(machine, "192.168.1.100", { of: "wan", gateway: GATEWAY, seconds: 20 });
     await machine.apply(LEASED);
     expect(addresses(machine)).toEqual(["192.168.1.100"]);
     const client = clientOf(machine);
@@ -258,7 +258,6 @@ async function listen(machine: EdgeMachine): Promise<() => Promise<readonly stri
   const monitor = spawn(file, args, { stdio: ["ignore", "pipe", "inherit"] });
   let said = "";
   monitor.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
-  onTestFinished(() => void monitor.kill("SIGKILL"));
   let marks = 0;
   /** Waits until it has told of an address that comes and goes only for that. */
   const untilHeard = async (): Promise<void> => {
@@ -271,8 +270,10 @@ async function listen(machine: EdgeMachine): Promise<() => Promise<readonly stri
   };
   await untilHeard();
   said = "";
+  // It ends with the lab, at the latest.
   return async () => {
     await untilHeard();
+    monitor.kill("SIGKILL");
     return said.split("\n");
   };
 }

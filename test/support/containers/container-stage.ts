@@ -10,6 +10,7 @@ import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../../src/host/engine/pull.ts";
 import { imageTar, UNTIL_STOPPED, type ImageOptions } from "./images.ts";
 import { exchange, readLocal, type Answer } from "../control-plane/exchange.ts";
+import { hastened } from "../fake-time.ts";
 import { freePort } from "../free-port.ts";
 import { leadPorts } from "../overlay/led-ports.ts";
 import { namedPrograms } from "../machine/named-programs.ts";
@@ -28,6 +29,8 @@ export interface ContainerStageOptions {
   readonly diskMb?: number;
   /** Whether the node has an engine when it starts; true by default. */
   readonly hasEngine?: boolean;
+  /** How many times as fast the clock of the agent runs: it asks again that much sooner. */
+  readonly haste?: number;
 }
 
 /** A container of the engine, as it lists it. */
@@ -170,9 +173,10 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const setPolicy = (containers: Readonly<Record<string, unknown>>): void =>
       writeFileSync(settings, JSON.stringify({ engineSocket: proxy.socketPath, logLevel: "debug", containers }));
     setPolicy({});
+    const haste = options.haste === undefined ? [] : hastened(options.haste);
     const startAgent = async (): Promise<void> => {
       const args = ["agent", "--state", stateDir, "--run", runDir, "--config", settings];
-      const child = programs.start("agent", [...engine.within, process.execPath, ...FLAGS, BUNDLE, ...args]);
+      const child = programs.start("agent", [...engine.within, ...haste, process.execPath, ...FLAGS, BUNDLE, ...args]);
       child.once("exit", (_, signal) => {
         if (options.restartsAgent === true && signal === "SIGKILL" && !isClosing) void startAgent();
       });

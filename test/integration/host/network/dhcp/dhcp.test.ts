@@ -23,7 +23,7 @@ function serve(machine: NetworkMachine, dir: string): void {
       --dhcp-option=6,192.0.2.53 --dhcp-leasefile=${dir}/served --log-facility=${dir}/server.log --log-dhcp -C /dev/null -x /run/dnsmasq.pid`);
 }
 
-/** Waits until the monitor has told of an address that comes and goes only for that. */
+/** Waits until the monitor has reported a marker address, added and removed for that. */
 async function untilHeard(machine: NetworkMachine, mark: string): Promise<void> {
   await waitFor("the monitor listens", () => {
     machine.sh(`ip address add ${mark}/32 dev lo; ip address delete ${mark}/32 dev lo`);
@@ -31,7 +31,7 @@ async function untilHeard(machine: NetworkMachine, mark: string): Promise<void> 
   });
 }
 
-/** A client, and the address that is static before it ends, of the one that it leased. */
+/** A client, and the address, derived from its lease, that is static before it ends. */
 type Static = [client: DhcpClient, what: string, of: (leased: string) => string];
 
 describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
@@ -41,7 +41,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
       serve(machine, dir);
       const resolver = readFileSync("/etc/resolv.conf", "utf8");
-      // An address that another client has leased stays through it all.
+      // An address leased by another client stays all the time.
       machine.sh("ip address add 203.0.113.5/24 dev cl valid_lft 900 preferred_lft 900");
       await machine.apply(run(true));
       const leased = await waitFor("a leased address", async () => {
@@ -56,7 +56,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       expect(dhcp).toStrictEqual(["cl"]);
       const way = { table: 254, kind: "unicast", link: "cl", protocol: 16 };
       const metric = 300 + Number.parseInt(machine.sh("ip -o link show cl"), 10);
-      // The server sends static routes unasked, too.
+      // The server sends static routes without a request, too.
       expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([
         expect.objectContaining({ ...way, destination: "0.0.0.0/0", via: "192.0.2.1", metric }),
         expect.objectContaining({ ...way, destination: "192.0.2.0/24", metric }),
@@ -142,7 +142,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       const { dhcp, routes } = await machine.observe();
       expect(dhcp).toStrictEqual([]);
       expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([]);
-      // What stays is not given back either.
+      // What stays is not released either.
       const isGone = new RegExp(`Deleted \\d+: cl +inet ${leased?.address} `).test(machine.sh("cat /run/said"));
       const isReleased = readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE");
       const isAnother = what.startsWith("another");
