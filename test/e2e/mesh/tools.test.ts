@@ -145,7 +145,7 @@ test("ssh and sftp work through a connector to a service on another node", async
       return false;
     }
   });
-  // The exit status and both directions, more than any buffer on the way holds.
+  // The exit status and both directions, beyond any buffer on the path.
   expect(() => ssh("exit 3")).toThrow(expect.objectContaining({ status: 3 }) as Error);
   const text = randomBytes(3 << 20).toString("base64");
   expect(digest(Buffer.from(ssh("cat", text)))).toBe(digest(Buffer.from(text)));

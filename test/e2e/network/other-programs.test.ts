@@ -7,7 +7,7 @@ import { lanSection, networkStage } from "../../support/network/network-stage.ts
 import { waitFor } from "../../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
-/** Beside each is a machine that lives and forwards nothing. */
+/** Beside each is a host that is up and forwards nothing. */
 const stage = networkStage({
   programs: [{ name: "programs-box", last: 9 }],
   lease: [{ name: "lease-box", last: 9 }],
@@ -117,7 +117,7 @@ async function lease(machine: EdgeMachine): Promise<void> {
   await waitFor("the change is made", () => differences(old, machine.state()).length > 0);
   stop();
   await serveLeases(machine, "10.9.0.150");
-  // A cable that is pulled and plugged has every client ask anew.
+  // After a cable was unplugged and plugged, every client requests again.
   machine.sh(
     "ip link set eth0 down && sleep 1 && ip link set eth0 up && ip route replace default via 10.9.0.1 || true",
     machine.lan,
