@@ -16,7 +16,7 @@ const STARTING = /^\/containers\/[^/]+\/start\b/;
 let stage: ContainerStage;
 
 beforeAll(async () => {
-  stage = await startContainerStage({ hasEngine: false, haste: 2 });
+  stage = await startContainerStage({ hasEngine: false });
 });
 
 afterEach(() => stage.proxy.heal());
