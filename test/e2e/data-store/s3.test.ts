@@ -31,7 +31,7 @@ const MIB = 1024 * 1024;
 const BUCKET = "holdfast-test";
 const SMALL = randomBytes(300 * 1024);
 /** Three parts, the last one shorter. */
-const LARGE = randomBytes(40 * MIB + 12_345);
+const LARGE = randomBytes(32 * MIB + 12_345);
 
 let swift: SwiftServer;
 let client: S3Client;

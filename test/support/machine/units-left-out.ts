@@ -22,6 +22,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "installed/node",
     "installed/restarts",
     "installed/upgrades",
+    "installed/broken-upgrades",
     "installed/guide",
   ),
   ...files(

@@ -7,7 +7,7 @@ import { Status } from "../../../src/protocol/local/answers.ts";
 import { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import { ApplianceMachine, MACHINE_ADDRESS, OUTSIDE_ADDRESS, type Ran } from "./appliance-machine.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
-import type { Release } from "./releases.ts";
+import { ARCHITECTURE, type Release } from "./releases.ts";
 import { startEcho, startFlow, type SteadyFlow } from "../overlay/steady-flow.ts";
 import { waitFor } from "../wait-for.ts";
 
@@ -72,7 +72,7 @@ export class InstalledStage {
 
   /** Installs a release's package with dpkg, without other sources. */
   async install({ dir, version }: Release): Promise<void> {
-    await this.machine.copyIn(join(dir, `holdfast_${version}_amd64.deb`), "/root/holdfast.deb");
+    await this.machine.copyIn(join(dir, `holdfast_${version}_${ARCHITECTURE}.deb`), "/root/holdfast.deb");
     await this.machine.sh("dpkg --install /root/holdfast.deb && rm /root/holdfast.deb");
   }
 
