@@ -79,7 +79,7 @@ export function openApplying(
   });
   stack.defer(() => applying.close());
   const accepted = new AcceptedDocuments({ ...options, applying });
-  signals.surroundings.changed(({ cause, sections }) => applying.engine.look(cause, sections));
+  signals.surroundings.changed(({ cause, sections }) => applying.engine.reevaluate(cause, sections));
   signals.connection.changed((connection) => {
     if (connection === undefined) return;
     accepted.setDeleted(false);

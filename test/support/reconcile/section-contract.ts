@@ -121,7 +121,7 @@ export function contract<Disturbance>(
           expect(Issue.parse(issue).path.split(".", 1)).toEqual([section.name]);
         }
         if (prepared.isUnusable) return;
-        const view = await prepared.look(signal);
+        const view = await prepared.observe(signal);
         for (const issue of view.waits) Issue.parse(issue);
         expect(Buffer.byteLength(JSON.stringify(view.reported()))).toBeLessThan(SHADOW_MAX_BYTES);
       });
@@ -135,9 +135,9 @@ const isStored = (undo: unknown): boolean => undo !== null;
 async function converge(section: Reconciler, raw: unknown): Promise<void> {
   const prepared = section.prepare(raw);
   if (prepared.isUnusable) return;
-  await applyAll((await prepared.look(signal)).steps.filter(({ step }) => step.removes === true));
-  await applyAll((await prepared.look(signal)).steps);
-  expect(stepsOf(await prepared.look(signal))).toEqual([]);
+  await applyAll((await prepared.observe(signal)).steps.filter(({ step }) => step.removes === true));
+  await applyAll((await prepared.observe(signal)).steps);
+  expect(stepsOf(await prepared.observe(signal))).toEqual([]);
 }
 
 async function applyAll(steps: readonly PlannedStep[]): Promise<void> {
@@ -146,7 +146,7 @@ async function applyAll(steps: readonly PlannedStep[]): Promise<void> {
 
 async function look(section: Reconciler, raw: unknown): Promise<View | undefined> {
   const prepared: Prepared = section.prepare(raw);
-  return prepared.isUnusable ? undefined : prepared.look(signal);
+  return prepared.isUnusable ? undefined : prepared.observe(signal);
 }
 
 /** As text, sorted. */

@@ -423,7 +423,7 @@ test("the shadow holds the result and the reverted drift", async () => {
   });
   expect(events).toEqual(["raise Invalid Configuration"]);
   machine.values.set("a", "changed");
-  applying.engine.look("test");
+  applying.engine.reevaluate("test");
   await applying.engine.idle();
   expect(applying.facts()).toMatchObject({ "config.core.drift.count": 1, "config.core.drift.what": "set a" });
   expect(events).toContain("notice Configuration Drift");

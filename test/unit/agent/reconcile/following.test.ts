@@ -130,7 +130,7 @@ test("external changes that never stop do not extend the verification indefinite
   await wanted;
   expect([follows, one.rollbacks]).toEqual([MOST_FOLLOWS, []]);
   expect(one.has()["route"]).not.toBe(one.surroundings.lease);
-  one.engine.look("test");
+  one.engine.reevaluate("test");
   await one.engine.idle();
   expect(one.has()).toEqual({ a: "leased", route: one.surroundings.lease });
 });

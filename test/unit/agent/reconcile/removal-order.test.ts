@@ -96,7 +96,7 @@ describe("the order of a pass", () => {
     await want(all("a"));
     machineOf("second").values.set("stray", "x");
     machineOf("second").values.delete("a");
-    engine.look("test");
+    engine.reevaluate("test");
     await engine.idle();
     expect(standing("second").drift).toMatchObject({ count: 1, what: ["remove stray", "set a"] });
   });
@@ -143,7 +143,7 @@ describe("a guarded pass", () => {
     // The others are applied without the section whose step failed.
     expect(there()).toEqual({ first: { a: "a" }, second: { b: "b" }, third: { b: "b" } });
     expect(standing("first").outcome).toMatchObject({ state: "failed", step: { subject } });
-    engine.look("test");
+    engine.reevaluate("test");
     await engine.idle();
     expect(there()).toEqual({ first: { b: "b" }, second: { b: "b" }, third: { b: "b" } });
   });
