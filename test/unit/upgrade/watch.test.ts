@@ -10,6 +10,7 @@ import { LIMITS } from "../../../src/upgrade/main.ts";
 import type { Standing } from "../../../src/protocol/channel/standing.ts";
 import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
 import { watch, type Trial } from "../../../src/upgrade/watch.ts";
+import { atOnce } from "../../support/at-once.ts";
 import { aControlPlane } from "../../support/control-plane/answering-control-plane.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -194,7 +195,9 @@ test.each([200, 302, 401, 403, 404, 407, 426, 429, 500, 503] as const)(
   },
 );
 
-test.each(["other words", "no JSON", "closes"] as const)("nor would one with: %s", async (how) => {
-  const { port } = await aControlPlane(how);
-  expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
+test("nor would one with other words, without JSON, or that closes", async () => {
+  await atOnce(["other words", "no JSON", "closes"] as const, String, async (how) => {
+    const { port } = await aControlPlane(how);
+    expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
+  });
 });
