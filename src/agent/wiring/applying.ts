@@ -1,3 +1,4 @@
+import type { Random } from "../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
@@ -26,7 +27,7 @@ import type { AgentSignals } from "./signals.ts";
 export interface OpenApplyingOptions {
   readonly settings: AgentSettings;
   readonly clock: Clock;
-  readonly random: () => number;
+  readonly random: Random;
   readonly log: Logger;
   readonly files: Files;
   readonly reader: Reader;
