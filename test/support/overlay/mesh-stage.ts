@@ -64,7 +64,7 @@ export function meshStage(furnish: (stage: MeshStage) => Promise<void> = () => P
     await furnish(stage);
   });
   afterAll(async () => {
-    await Lab.down(dir);
+    await Lab.down(dir, { isAbrupt: true });
     rmSync(dir, { recursive: true, force: true });
   });
   return stage;
