@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
-import { lacksForMachines } from "./upgrades/appliance-machine.ts";
+import { missingForMachines } from "./upgrades/appliance-machine.ts";
 import { InstalledStage } from "./upgrades/installed-stage.ts";
 import { filesOf, type MachineFiles } from "./machine/machine-files.ts";
 import { onceInRun } from "./once-in-run.ts";
@@ -65,7 +65,7 @@ export function installedNode({ isInstalled = true, isCompared = false } = {}): 
     await made?.stage.remove();
   });
   const get = (): InstalledNode => {
-    if (made === undefined) throw new Error(lacksForMachines() ?? "the machine is not made yet");
+    if (made === undefined) throw new Error(missingForMachines() ?? "the machine is not made yet");
     return made;
   };
   return {

@@ -230,19 +230,19 @@ async function secrets(): Promise<void> {
 
   // Who did what is told by name.
   const audits = texts.get(`/v2/audit/${uid}?limit=1000`) ?? "";
-  for (const said of [
+  for (const printed of [
     "started container web",
     "stopped container web",
     "invoked web",
     `deleted image ${REPOSITORY}:unused`,
   ]) {
-    expect(audits.includes(said) || said).toBe(true);
+    expect(audits.includes(printed) || printed).toBe(true);
   }
-  const said = await waitFor("the shadow", async () => {
+  const printed = await waitFor("the shadow", async () => {
     const text = await get(`/node/${uid}`);
     return text.includes(`"container.web.state":"RUNNING"`) && text;
   });
-  expect(said).toContain(`"exec":true`);
+  expect(printed).toContain(`"exec":true`);
 }
 
 test("people see and move the containers of a node", async () => {

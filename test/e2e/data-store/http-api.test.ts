@@ -99,10 +99,10 @@ test("the HTTP API of a data store audits each operation without possible creden
   expect(await store("DELETE", "", { filename: "isos" })).toEqual({ status: 200, body: {} });
   expect(await store("DELETE", "?filename=isos")).toMatchObject({ status: 404, body: { code: "not-found" } });
   const { body } = await controller.call("GET", `/v2/audit/${uid}`);
-  const told = JSON.stringify(body);
-  expect(told).toContain(`Data Store: download ${url}/file?… to /isos/a.iso`);
-  expect(told).toContain("Data Store: delete isos");
-  expect(told).not.toContain("secret");
+  const reported = JSON.stringify(body);
+  expect(reported).toContain(`Data Store: download ${url}/file?… to /isos/a.iso`);
+  expect(reported).toContain("Data Store: delete isos");
+  expect(reported).not.toContain("secret");
 });
 
 test("each refusal of a data store has its status, and nothing outside it is accessible", async () => {

@@ -81,8 +81,8 @@ test("reports format and virtual size of an image as qemu-img reads them, and le
   const raw = join(images, "disk.raw");
   closeSync(openSync(raw, "wx", 0o600));
   truncateSync(raw, 3 * MIB);
-  const { body: told } = await enter("disk.raw");
-  expect(told).toMatchObject({ present: true, bytes: 3 * MIB, format: "raw", virtualBytes: 3 * MIB });
+  const { body: reported } = await enter("disk.raw");
+  expect(reported).toMatchObject({ present: true, bytes: 3 * MIB, format: "raw", virtualBytes: 3 * MIB });
   const formats = [
     ["qcow2", "qcow2"],
     ["qcow2", "qcow2", "-o", "compat=0.10"],

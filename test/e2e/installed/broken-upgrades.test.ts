@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { lacksForMachines } from "../../support/upgrades/appliance-machine.ts";
+import { missingForMachines } from "../../support/upgrades/appliance-machine.ts";
 import { AGENT, BASE, installedNode } from "../../support/installed-node.ts";
 import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
 import { changedFiles, filesOf } from "../../support/machine/machine-files.ts";
@@ -7,7 +7,7 @@ import { differences, machineState } from "../../support/network/machine-state.t
 import type { Releases, Release } from "../../support/upgrades/releases.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-const missing = lacksForMachines();
+const missing = missingForMachines();
 
 describe.skipIf(missing !== undefined)(
   `an installed node with a broken upgrade, and a newer package${missing === undefined ? "" : ` (${missing})`}`,
@@ -34,7 +34,7 @@ describe.skipIf(missing !== undefined)(
       const standing = await stage.untilUpgraded(asked);
       expect(standing).toMatchObject({ state: "FAILED", to: broken.version });
       expect(standing.starts ?? 0).toBeLessThanOrEqual(3);
-      await flow.goesOn();
+      await flow.continues();
       flow.end();
       expect((await stage.untilOnline()).build).toBe(running);
       expect(await stage.overlayPid()).toBe(overlay);
@@ -61,7 +61,7 @@ describe.skipIf(missing !== undefined)(
       expect((await stage.status()).pendingChange).toBeDefined();
       await stage.machine.sh("holdfast network revert");
       await stage.untilRestarted(pid);
-      await flow.goesOn();
+      await flow.continues();
       flow.end();
       expect((await stage.untilOnline()).build).toBe(build);
       expect(await stage.overlayPid()).toBe(overlay);

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { lacksForMachines } from "../../support/upgrades/appliance-machine.ts";
+import { missingForMachines } from "../../support/upgrades/appliance-machine.ts";
 import { BASE, installedNode, OVERLAY, replaced } from "../../support/installed-node.ts";
 import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
 import { changedFiles, filesOf } from "../../support/machine/machine-files.ts";
@@ -7,7 +7,7 @@ import { differences, machineState } from "../../support/network/machine-state.t
 import type { Releases, Release } from "../../support/upgrades/releases.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-const missing = lacksForMachines();
+const missing = missingForMachines();
 
 describe.skipIf(missing !== undefined)(
   `an installed node that is upgraded${missing === undefined ? "" : ` (${missing})`}`,
@@ -23,7 +23,7 @@ describe.skipIf(missing !== undefined)(
       const network = machineState(stage.machine.within);
       releases.offer(good, stage.releasesDir);
       expect(await stage.upgrade()).toMatchObject({ state: "COMPLETED", to: good.version });
-      await flow.goesOn();
+      await flow.continues();
       flow.end();
       const status = await stage.untilOnline();
       expect(status.build).toBe("20260201-000000.600d");
@@ -73,7 +73,7 @@ describe.skipIf(missing !== undefined)(
       expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
       const standing = await stage.untilUpgraded(asked);
       expect(standing).toMatchObject({ state: "FAILED", to: bad.version, reason: { code: "no-session" }, starts: 1 });
-      await flow.goesOn();
+      await flow.continues();
       flow.end();
       expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
       expect(await stage.overlayPid()).toBe(overlay);

@@ -65,10 +65,10 @@ test("a client that speaks UDP continues through the other gateway without any a
   };
   await answers("before");
   cut(lab, await carrierOf(lab, "a"));
-  const heard = asker.text().length;
+  const received = asker.text().length;
   await waitFor("answers come again", () => {
     asker.send("after");
-    return asker.text().length > heard + 25;
+    return asker.text().length > received + 25;
   });
 });
 

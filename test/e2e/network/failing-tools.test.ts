@@ -63,7 +63,7 @@ test("a tool that fails in the middle of a change leaves the old network, and th
       const log = since();
       if (!named.test(log) || !/"failed":\[\][^\n]*"msg":"restored"/.test(log)) return `${name}: ${log}`;
       if (left.length > 0) return `${name}: ${left.join(", ")}`;
-      tools.letGo();
+      tools.release();
       await machine.untilSettled((documents.node?.version ?? 0) + 1);
       return differences(old, machine.state()).length > 0 ? `${name}: fine` : `${name}: not tried again`;
     }),

@@ -60,10 +60,10 @@ async function stateOf(dir: string): Promise<unknown> {
   return { ...(one?.size === 0 ? {} : { one: Object.fromEntries(one ?? []) }), two: Object.fromEntries(two ?? []) };
 }
 
-const said = (dir: string): { window?: string; held?: string; last?: string; standings?: string[] } =>
+const output = (dir: string): { window?: string; held?: string; last?: string; standings?: string[] } =>
   JSON.parse(existsSync(join(dir, "state")) ? readFileSync(join(dir, "state"), "utf8") : "{}") as object;
 const isPending = (dir: string): boolean => existsSync(join(dir, "desired/checkpoint.json"));
-const proving = (dir: string) => waitFor("it is being proven", () => said(dir).window === "proving");
+const proving = (dir: string) => waitFor("it is being proven", () => output(dir).window === "proving");
 const old = (dir: string) =>
   waitFor(
     "the old state is back",
@@ -102,7 +102,7 @@ describe("the guard that the agent starts", () => {
     await waitFor("it is gone", () => processesOf(dir).length === 0);
     // The next agent knows, and does not begin anew until there is a session.
     startAgent(dir);
-    await waitFor("it knows", () => said(dir).held === "waiting" && said(dir).standings?.includes("two failed"));
+    await waitFor("it knows", () => output(dir).held === "waiting" && output(dir).standings?.includes("two failed"));
     // What was never proven rests as the restore left it; all else goes on.
     expect(await stateOf(dir)).toEqual({ one: { a: "new" }, ...OLD });
   });
@@ -115,10 +115,10 @@ describe("the guard that the agent starts", () => {
     await old(dir);
     expect((await waitFor("it says so", () => resultOf(dir))).takenBack).toMatchObject({ by: "guard", code: "hung" });
     agent.process.kill("SIGCONT");
-    await waitFor("the agent knows", () => said(dir).last !== undefined && said(dir).window === undefined);
+    await waitFor("the agent knows", () => output(dir).last !== undefined && output(dir).window === undefined);
     const [goes, on] = [{ one: { a: "new" }, ...OLD }, "it goes on without the section"];
     await waitFor(on, async () => JSON.stringify(await stateOf(dir)) === JSON.stringify(goes));
-    expect(said(dir).standings).toContain("two failed");
+    expect(output(dir).standings).toContain("two failed");
     expect(isPending(dir)).toBe(false);
   });
 
@@ -136,11 +136,11 @@ describe("the guard that the agent starts", () => {
     const dir = machine();
     writeFileSync(join(dir, "reached"), "yes");
     const first = startAgent(dir, { mode: "try", seconds: 6 });
-    await waitFor("it is on trial", () => said(dir).window === "awaiting-keep");
+    await waitFor("it is on trial", () => output(dir).window === "awaiting-keep");
     await first.end("SIGKILL");
     writeFileSync(join(dir, "state"), "{}");
     const next = startAgent(dir, { mode: "try", seconds: 6 });
-    await waitFor("it goes on", () => said(dir).window === "awaiting-keep" || said(dir).last !== undefined);
+    await waitFor("it goes on", () => output(dir).window === "awaiting-keep" || output(dir).last !== undefined);
     expect(await stateOf(dir)).toEqual(NEW);
     await next.end("SIGKILL");
     await old(dir);

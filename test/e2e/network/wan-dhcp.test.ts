@@ -260,7 +260,7 @@ async function listen(machine: EdgeMachine): Promise<() => Promise<readonly stri
   monitor.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
   let marks = 0;
   /** Waits until it has told of an address that comes and goes only for that. */
-  const untilHeard = async (): Promise<void> => {
+  const untilReported = async (): Promise<void> => {
     marks += 1;
     const mark = `192.0.2.${marks}/32`;
     await waitFor("it listens", () => {
@@ -268,11 +268,11 @@ async function listen(machine: EdgeMachine): Promise<() => Promise<readonly stri
       return said.includes(mark);
     });
   };
-  await untilHeard();
+  await untilReported();
   said = "";
   // It ends with the lab, at the latest.
   return async () => {
-    await untilHeard();
+    await untilReported();
     monitor.kill("SIGKILL");
     return said.split("\n");
   };

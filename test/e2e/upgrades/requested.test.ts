@@ -41,14 +41,14 @@ test.skipIf(process.geteuid?.() !== 0)(
     const uid = await registerNode(controller, agent, "edge");
     const run = (body: unknown) => controller.call("POST", `/node/${uid}/trigger/node-upgrade?wait=1`, body);
     const requestPath = join(agent.runDir, "upgrade-request.json");
-    const asked = (): UpgradeRequest => UpgradeRequest.parse(JSON.parse(readFileSync(requestPath, "utf8")));
+    const requested = (): UpgradeRequest => UpgradeRequest.parse(JSON.parse(readFileSync(requestPath, "utf8")));
     const from = `${controller.url}/releases/manifest.jws`;
 
     expect(await run({ skipUnattended: true })).toEqual({
       status: 200,
       body: { output: { status: "Upgrade in progress" } },
     });
-    expect(asked()).toEqual({ from, by: "control-plane", skipUnattended: true, isForced: false });
+    expect(requested()).toEqual({ from, by: "control-plane", skipUnattended: true, isForced: false });
     expect(readFileSync(join(units, "asked"), "utf8")).toContain("start --no-block -- holdfast-upgrade.service");
     expect(await (await fetch(from)).text()).toBe("a.b.c\n");
     expect(await run({ from: "/tmp/other" })).toMatchObject({ status: 422, body: { code: "invalid-body" } });
@@ -99,7 +99,7 @@ test.skipIf(process.geteuid?.() !== 0)(
     rmSync(join(units, "at-work"));
     const console_ = holdfast(["upgrade", "--force", "--state", agent.stateDir, "--run", agent.runDir], undefined, env);
     await waitFor("the console has asked", () => Promise.resolve(existsSync(requestPath)));
-    expect(asked()).toEqual({ from, by: "operator", skipUnattended: false, isForced: true });
+    expect(requested()).toEqual({ from, by: "operator", skipUnattended: false, isForced: true });
     stand({ state: "COMPLETED", from: OLD, to: NEW, begunAt: 3000, completedAt: 4000 });
     expect(await console_).toMatchObject({ code: 0, stdout: `Upgrade in progress\nupgraded from ${OLD} to ${NEW}\n` });
   },

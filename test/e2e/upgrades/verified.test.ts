@@ -128,8 +128,8 @@ test("a control plane that turns bad while a version is judged is waited for, an
   await waitFor("it lacks its session", () => said.includes("there is no session"));
   for (const answer of [401, 404, 302, 429, 500, "closes", 503] as const) {
     controlPlane.answer(answer);
-    const { asked } = controlPlane;
-    await waitFor("it is asked again", () => controlPlane.asked > asked + 3);
+    const { requested } = controlPlane;
+    await waitFor("it is asked again", () => controlPlane.requested > requested + 3);
     await waitFor("it is waited for", () => said.endsWith("waits for the control plane, which cannot be reached\n"));
   }
   expect(await stage.answers()).toBe(NEW);
@@ -153,8 +153,8 @@ test("a node that had no session before has none to lose, and is done once there
   let said = "";
   short.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
   await waitFor("it says what it waits for", () => said.includes("waits for a session"));
-  const looks = stage.looks();
-  await waitFor("it looks for longer than the window", () => stage.looks() > looks + 30);
+  const polls = stage.pollCount();
+  await waitFor("it looks for longer than the window", () => stage.pollCount() > polls + 30);
   expect(stage.standing()?.state).toBe("IN_PROGRESS");
   short.kill("SIGTERM");
   await new Promise((resolve) => short.once("close", resolve));

@@ -77,7 +77,7 @@ describe("the overlay process and other nodes", () => {
     session?.destroy();
     await waitFor("it is back", () => gateway.inbound.length === 1 && gateway.inbound[0] !== session);
     const events: MeshEvent[] = [];
-    const second = await asAgent(overlay, { "mesh.events": (told) => void events.push(...told.events) });
+    const second = await asAgent(overlay, { "mesh.events": (reported) => void events.push(...reported.events) });
     await upTo(second, 1);
     await waitFor("the events", () => events.some(({ kind }) => kind === "path-back"));
     expect(events.map(({ kind }) => kind)).toEqual(["path-lost", "path-back"]);

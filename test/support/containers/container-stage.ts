@@ -307,9 +307,9 @@ async function publish(
   const pushed = await engine.call("POST", `/images/${registryHost}/${NAMESPACE}/${path}/push?tag=${tag}`, undefined, {
     "x-registry-auth": credential,
   });
-  const said = typeof pushed.body === "string" ? pushed.body : JSON.stringify(pushed.body);
-  const [digest] = /sha256:[0-9a-f]{64}(?= size)/.exec(said) ?? [];
-  if (digest === undefined) throw new Error(`push of ${reference}: ${pushed.status} ${said}`);
+  const output = typeof pushed.body === "string" ? pushed.body : JSON.stringify(pushed.body);
+  const [digest] = /sha256:[0-9a-f]{64}(?= size)/.exec(output) ?? [];
+  if (digest === undefined) throw new Error(`push of ${reference}: ${pushed.status} ${output}`);
   await engine.call("DELETE", `/images/${reference}`);
   return digest;
 }
@@ -325,11 +325,11 @@ async function registered(
   writeFileSync(license, String(body), { mode: 0o600 });
   const args = [BUNDLE, "register", license, "--state", stateDir, "--run", runDir];
   const child = spawn(process.execPath, [...FLAGS, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  const [said, code] = await Promise.all([
+  const [output, code] = await Promise.all([
     text(child.stderr),
     new Promise<number | null>((resolve) => child.once("exit", resolve)),
   ]);
-  if (code !== 0) throw new Error(`register ended with ${code}: ${said}`);
+  if (code !== 0) throw new Error(`register ended with ${code}: ${output}`);
   return waitFor("the node is online", async () => {
     const nodes = (await call("GET", "/node")).body as { uid: string; online: boolean }[];
     return nodes.find(({ online }) => online)?.uid;

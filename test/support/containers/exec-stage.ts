@@ -54,7 +54,7 @@ export function execStage({
   });
   const ledger = new Ledger(database.sql);
   let version = 1;
-  let looks = 0;
+  let polls = 0;
   const network = containerNetwork({
     owner: () => OWNER,
     subnet: () => SUBNET,
@@ -86,7 +86,7 @@ export function execStage({
     ensureNetwork: (engine, signal) => (hasNetwork ? network.ensure(engine, signal) : Promise.resolve()),
     hasNetwork: (engine, signal) => (hasNetwork ? network.stands(engine, signal) : Promise.resolve(true)),
     onLook: () => {
-      looks += 1;
+      polls += 1;
     },
     forbids: (privileges) => allowed.forbids(privileges, supervisor.info),
     onRefused: (error) => {
@@ -127,8 +127,8 @@ export function execStage({
     section: wrapped,
     ledger,
     supervisor,
-    get looks() {
-      return looks;
+    get polls() {
+      return polls;
     },
     setActive(value: boolean) {
       isActive = value;

@@ -137,11 +137,11 @@ ${filters.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).join("")}
 
 function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const asked = request({ host: "127.0.0.1", port, path: "/info" }, (response) => {
+    const requested = request({ host: "127.0.0.1", port, path: "/info" }, (response) => {
       response.resume();
       resolve(true);
     });
-    asked.once("error", () => resolve(false));
-    asked.end();
+    requested.once("error", () => resolve(false));
+    requested.end();
   });
 }

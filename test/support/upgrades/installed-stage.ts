@@ -165,8 +165,8 @@ export class InstalledStage {
       },
       180_000,
     ).catch(async (error: unknown) => {
-      const said = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
-      throw new Error(`no end of the upgrade: ${JSON.stringify(seen)}\n${said.stdout}`, { cause: error });
+      const output = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
+      throw new Error(`no end of the upgrade: ${JSON.stringify(seen)}\n${output.stdout}`, { cause: error });
     });
   }
 
@@ -182,8 +182,8 @@ export class InstalledStage {
 
   /** What the agent says of itself, asked without a verb: starting one takes ten times as long. */
   async status(): Promise<Status> {
-    const asked = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
-    return Status.parse(JSON.parse((await this.machine.run(asked)).stdout));
+    const requested = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
+    return Status.parse(JSON.parse((await this.machine.run(requested)).stdout));
   }
 
   async doctor(): Promise<DoctorReport["checks"]> {
@@ -215,8 +215,8 @@ export class InstalledStage {
       const status = await this.status();
       return status.session.state === "online" && status;
     }).catch(async (error: unknown) => {
-      const said = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
-      throw new Error(`the node is not online:\n${said.stdout}`, { cause: error });
+      const output = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
+      throw new Error(`the node is not online:\n${output.stdout}`, { cause: error });
     });
   }
 

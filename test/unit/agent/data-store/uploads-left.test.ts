@@ -25,7 +25,7 @@ describe("an abandoned multipart upload", () => {
       { is: "failed", code: "s3-failed", message: "no answer" },
       "cancelled; the unfinished upload u1 is left",
     ],
-  ])("%s, when no process of it runs", async (_, said, told) => {
+  ])("%s, when no process of it runs", async (_, output, reported) => {
     const made = await begun();
     made.puppets[0]?.end("SIGKILL");
     await settle();
@@ -38,10 +38,10 @@ describe("an abandoned multipart upload", () => {
       resume: { uploadId: "u1" },
     });
     expect(await details(made)).toEqual(["cancelled; the unfinished upload u1 is left"]);
-    made.puppets[1]?.tell(said);
+    made.puppets[1]?.tell(output);
     made.puppets[1]?.end();
     await cancelled;
-    expect(await details(made)).toEqual([told]);
+    expect(await details(made)).toEqual([reported]);
   });
 
   test("is aborted by another process when its own was killed during it, and by none when it did so itself", async () => {

@@ -266,14 +266,14 @@ describe("the table", () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     const state = (key: string): unknown => ({ key, connector: "c", state: "failed", reason: "loop", addresses: [] });
-    let told: readonly string[] = ["tcp:1", "tcp:2"];
+    let reported: readonly string[] = ["tcp:1", "tcp:2"];
     overlay.answer = (method) => {
-      if (method === "table.set") overlay.notify("listeners.changed", { listeners: told.map(state) });
+      if (method === "table.set") overlay.notify("listeners.changed", { listeners: reported.map(state) });
       return friendly(method);
     };
     await listen(rig.owner, aListener(1, 9), aListener(2, 9));
     expect(rig.changes).toEqual([]);
-    told = ["tcp:2", "tcp:3"];
+    reported = ["tcp:2", "tcp:3"];
     await listen(rig.owner, aListener(2, 10));
     expect(rig.changes).toEqual(["listeners"]);
     overlay.notify("services.changed", { services: [{ name: "web", state: "down", since: 1 }] });

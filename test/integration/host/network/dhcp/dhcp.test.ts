@@ -24,7 +24,7 @@ function serve(machine: NetworkMachine, dir: string): void {
 }
 
 /** Waits until the monitor has reported a marker address, added and removed for that. */
-async function untilHeard(machine: NetworkMachine, mark: string): Promise<void> {
+async function untilReported(machine: NetworkMachine, mark: string): Promise<void> {
   await waitFor("the monitor listens", () => {
     machine.sh(`ip address add ${mark}/32 dev lo; ip address delete ${mark}/32 dev lo`);
     return machine.sh("cat /run/said").includes(mark);
@@ -135,9 +135,9 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       const address = staticOf(leased?.address ?? "");
       await machine.apply({ kind: "ip", lines: [`address replace ${address} dev cl label cl:hf`] });
       machine.sh("ip -4 -o monitor address >/run/said 2>&1 & echo $! >/run/monitor");
-      await untilHeard(machine, "192.0.2.254");
+      await untilReported(machine, "192.0.2.254");
       await machine.apply(run(false));
-      await untilHeard(machine, "192.0.2.253");
+      await untilReported(machine, "192.0.2.253");
       expect(await ofSubnet()).toMatchObject([{ address, isDynamic: false }]);
       const { dhcp, routes } = await machine.observe();
       expect(dhcp).toStrictEqual([]);

@@ -350,9 +350,9 @@ test("retries refused limits after a minute, and clears the report when the engi
   await stage.pass({ commands });
   expect((await stage.pass({ commands })).took).toEqual([]);
   Object.assign(model.engine, { updateContainer: take });
-  const before = stage.looks;
+  const before = stage.polls;
   await clock.advance(60_000);
-  expect(stage.looks).toBeGreaterThan(before);
+  expect(stage.polls).toBeGreaterThan(before);
   const { took, after } = await stage.pass({ commands });
   expect([took, after.waits]).toEqual([[`update ${idOf(1)}`], []]);
 });

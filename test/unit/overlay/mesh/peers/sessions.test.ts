@@ -150,16 +150,16 @@ describe("a peer session", () => {
         return (source.counters().refusals[reason] ?? 0) > 0;
       });
     }
-    let asked = 0;
+    let requested = 0;
     Object.defineProperty(rig, "refusal", {
       get: () => {
-        asked += 1;
+        requested += 1;
         return "no-path";
       },
     });
     const clients = Array.from({ length: 200 }, () => aClient(port));
     await Promise.all(clients.map(fateOf));
-    expect(asked).toBeLessThan(20);
+    expect(requested).toBeLessThan(20);
     expect(source.counters().activeFlows).toBe(0);
     expect(source.plane.listeners()).toMatchObject([{ state: "failed", reason: "relay-refused" }]);
   });
