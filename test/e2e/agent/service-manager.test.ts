@@ -18,7 +18,7 @@ test("an agent notifies the service manager when it serves, that it runs, of its
 
   const controller = await startController(dir, await freePort());
   await registerNode(controller, agent, "node");
-  await waitFor("it says that it is connected", () =>
+  await waitFor("it reports that it is connected", () =>
     received.all.includes("WATCHDOG=1\nSTATUS=Connected to the control plane"),
   );
   await controller.end("SIGKILL");

@@ -129,7 +129,7 @@ describe("holdfast reset", () => {
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ overlayEnded: true });
     await waitFor("the flow is cut", () => client.destroyed);
-    await waitFor("the overlay is gone", () => overlay.program.process.exitCode === 0);
+    await waitFor("the overlay has exited", () => overlay.program.process.exitCode === 0);
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
     expect((await holdfast([...args, "--yes"])).stdout).toContain("there is nothing to reset");
   });
@@ -145,7 +145,7 @@ describe("holdfast reset", () => {
     const { code, stdout } = await holdfast(["reset", "--yes", "--state", dirs.stateDir, "--run", dirs.runDir]);
     expect(code).toBe(0);
     expect(stdout).toContain("and stopped the overlay");
-    await waitFor("the overlay is gone", () => overlay.process.exitCode === 0);
+    await waitFor("the overlay has exited", () => overlay.process.exitCode === 0);
   });
 
   it("keeps the identity while a hanging overlay could still serve", async () => {

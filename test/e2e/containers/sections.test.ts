@@ -65,7 +65,7 @@ const NAME = `holdfast-${ID}`;
 const RUNS = [`${NAME} running`];
 
 describe("a service", () => {
-  test("is created, left as it is, changed, and removed", async () => {
+  test("is created, left unchanged, changed, and removed", async () => {
     const stage = stageOn();
     expect((await stage.pass(commands(box()))).took).toEqual([`create ${ID}`]);
     await idle(stage);
@@ -83,7 +83,7 @@ describe("a service", () => {
     expect(stage.ledger.isEmpty).toBe(true);
   });
 
-  test("gets back what somebody changes of it at the engine, and goes on meanwhile", async () => {
+  test("is restored after a change at the engine, and keeps running meanwhile", async () => {
     const ticking = { ...clock, elapsed: () => clock.elapsed() + skipped };
     let skipped = 0;
     const stage = stageOn(plain, undefined, ticking);
@@ -126,7 +126,7 @@ describe("a service", () => {
     expect(attached).toMatchObject({ pid: made?.pid, startedAt: made?.startedAt });
   });
 
-  test("is adopted as it runs by the next agent", async () => {
+  test("is adopted while running by the next agent", async () => {
     const dir = tempDir();
     const first = stageOn(plain, dir);
     await first.pass(commands(box()));
@@ -142,7 +142,7 @@ describe("a service", () => {
     expect((await plain.inspectContainer(before?.id ?? "", forever))?.restartCount).toBe(0);
   });
 
-  test("keeps the old container when the new image cannot be had", async () => {
+  test("keeps the old container when the new image is unavailable", async () => {
     const stage = stageOn();
     await stage.pass(commands(box()));
     await idle(stage);
@@ -158,7 +158,7 @@ describe("a service", () => {
     expect((await all()).map(({ image }) => image)).toEqual([`${REPOSITORY}:2`]);
   });
 
-  test("is the old one again when the new one cannot be started", async () => {
+  test("runs the old one again when the new one cannot be started", async () => {
     const stage = stageOn();
     await stage.pass(commands(box()));
     await idle(stage);
@@ -170,7 +170,7 @@ describe("a service", () => {
     expect(stage.ledger.containers.size).toBe(1);
   });
 
-  test("that keeps ending is left to the engine, counted, and stopped at once when it is disabled", async () => {
+  test("that keeps exiting is left to the engine, counted, and stopped at once when disabled", async () => {
     const stage = stageOn();
     await stage.pass(commands(tagged("ends")));
     await waitFor("it has ended some times", () => (workOf(stage)?.standing.exits ?? 0) >= 3);
@@ -184,7 +184,7 @@ describe("a service", () => {
     expect((await plain.inspectContainer(one?.id ?? "", forever))?.restartCount).toBe(restartCount);
   });
 
-  test("that cannot be started is given up at once when it is disabled", async () => {
+  test("that cannot be started is given up at once when disabled", async () => {
     const stage = stageOn();
     await stage.pass(commands(tagged("broken")));
     await waitFor("it waits for the next attempt", () => workOf(stage)?.standing.retry?.at);
@@ -193,7 +193,7 @@ describe("a service", () => {
     expect((await states()).filter((state) => state.endsWith("running"))).toEqual([]);
   });
 
-  test("that somebody removes comes back with the next pass, as drift", async () => {
+  test("that somebody removes is created again by the next pass, as drift", async () => {
     const stage = stageOn();
     await stage.pass(commands(box()));
     await idle(stage);
@@ -205,7 +205,7 @@ describe("a service", () => {
     expect(await states()).toEqual(RUNS);
   });
 
-  test("that is new and bare waits for the rest of its definition", async () => {
+  test("that is new and incomplete waits for the rest of its definition", async () => {
     const stage = stageOn();
     const { variables: _variables, ...bare } = box();
     const { after } = await stage.pass(commands(bare));

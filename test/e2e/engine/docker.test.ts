@@ -360,7 +360,7 @@ test("events report only what has the label", async () => {
   const id = await started("watched", { Cmd: ["false"] });
   await waitFor("it dies", () => seen.includes("container die watched"));
   for (const one of [id, stranger]) await engine.removeContainer(one, { force: true }, signal);
-  await waitFor("it is gone", () => seen.includes("container destroy watched"));
+  await waitFor("it is removed", () => seen.includes("container destroy watched"));
   expect(seen).toEqual(["create", "start", "die", "destroy"].map((action) => `container ${action} watched`));
   watching.abort(new Error("enough"));
   await waitFor("the stream ends", () => seen.includes("Error: enough"));

@@ -93,7 +93,7 @@ test("the cache follows a container by its events, with a request for its creati
   expect(changes).toContainEqual({ kind: "event", id, action: "die", exitCode: 137 });
   expect(proxy.count("GET", /^\/containers\//)).toBe(2);
   await engine.removeContainer(id, { force: true }, signal);
-  await waitFor("it is gone", () => cache.containers.size === 0);
+  await waitFor("it is removed", () => cache.containers.size === 0);
 });
 
 test("detects a crash of the engine, whose containers continue and are recognized again", async () => {

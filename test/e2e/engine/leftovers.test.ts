@@ -30,6 +30,6 @@ test("a test that is killed leaves no engine, container, file or control group",
     existsSync(`/proc/${pid}/stat`) && !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   expect([runs(enginePid), runs(containerPid), existsSync(dir)]).toEqual([true, true, true]);
   child.kill("SIGKILL");
-  await waitFor("all is gone", () => !runs(enginePid) && !runs(containerPid) && !existsSync(dir));
+  await waitFor("all has ended", () => !runs(enginePid) && !runs(containerPid) && !existsSync(dir));
   expect(globSync(`/sys/fs/cgroup/{,*/}hf-engine-*/${id}`)).toEqual([]);
 });

@@ -85,12 +85,12 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     const agent = await stage.pidOf(AGENT);
     // Nothing is served in another user's directory.
     await machine.sh("rm -r /run/holdfast-overlay /run/holdfast && install -d -o nobody /run/holdfast");
-    await waitFor("the overlay's is there again", async () => {
+    await waitFor("the overlay's exists again", async () => {
       const found = await machine.run("test -S /run/holdfast-overlay/overlay.sock");
       return found.code === 0;
     });
     const refused = "/run/holdfast belongs to another user";
-    await waitFor("the log says so", async () => (await machine.journal(AGENT)).includes(refused));
+    await waitFor("the log reports it", async () => (await machine.journal(AGENT)).includes(refused));
     expect([await stage.pidOf(AGENT), await machine.sh("ls /run/holdfast")]).toEqual([agent, ""]);
     // As on a system where /run is not a mount of its own.
     await machine.sh(`nsenter -t ${agent} -m mount -o remount,bind,ro /run`);

@@ -51,7 +51,7 @@ const untilState = (id: string, isUp: boolean): Promise<unknown> =>
 const untilCarries = (id: string): Promise<unknown> =>
   waitFor(`path "${id}" carries`, async () => (await gatewaysOf(stage.lab, "a")).carrier?.path === id, 120_000);
 
-test("a path leaves by the interface of its local address, carries when the other WAN is cut, and is followed when it moves", async () => {
+test("a path leaves by the interface of its local address, carries when the other WAN is cut, and follows a changed address", async () => {
   const { lab } = stage;
   healAfter(lab);
   await openGateways(lab, true);

@@ -10,7 +10,7 @@ const GATEWAY = "192.168.1.1";
 const leased = lanSection({ nic: "eth0", dhcp: true });
 const lasting = lanSection({ nic: "eth0", ip: "192.168.1.100/24", gateway: GATEWAY });
 
-test("a leased address that is being taken over is leased or lasting after a kill, never neither", async () => {
+test("a leased address in transition is leased or permanent after a kill, never neither", async () => {
   const machine = stage.machine("a");
   await machine.own(lanSection({ nic: "eth0", ip: "192.168.1.2/24", gateway: GATEWAY }));
   const stop = await serveLeases(machine, "192.168.1.100", { of: "wan" });

@@ -73,14 +73,14 @@ test.skipIf(process.geteuid?.() !== 0)(
       Shadow.parse((await controller.call("GET", `/node/${uid}`)).body).shadow.reported;
     stand({ state: "IN_PROGRESS", step: "fetching", from: OLD, to: NEW, begunAt: 1000 });
     await poke(agent.runDir);
-    await waitFor("the shadow says so", async () => (await reported())["node.upgrade.step"] === "fetching");
+    await waitFor("the shadow reports it", async () => (await reported())["node.upgrade.step"] === "fetching");
     const status = await holdfast(["status", "--state", agent.stateDir, "--run", agent.runDir]);
     expect(status.stdout).toContain(`upgrade from ${OLD} to ${NEW}: fetching`);
 
     const reason = { code: "crashed", message: "it ended three times" };
     stand({ state: "FAILED", from: OLD, to: NEW, begunAt: 1000, completedAt: 2000, starts: 3, reason });
     await poke(agent.runDir);
-    await waitFor("the shadow says so", async () => (await reported())["node.upgrade.state"] === "FAILED");
+    await waitFor("the shadow reports it", async () => (await reported())["node.upgrade.state"] === "FAILED");
     expect(await reported()).toMatchObject({
       "node.upgrade.completed.tstamp": 2000,
       "node.upgrade.reason": "crashed: it ended three times",

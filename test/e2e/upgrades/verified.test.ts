@@ -49,7 +49,7 @@ const bad: readonly (readonly [Behaviour, string])[] = [
   ["loses", "function-lost"],
 ];
 
-test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
+test.each(bad)("one that %s is rolled back: %s", async (behaviour, code) => {
   const stage = await stageAt();
   stage.request(NEW, behaviour);
   // The last chance begins with a start, whose silence on a busy machine counts against the version too.
@@ -65,7 +65,7 @@ test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
   expect(existsSync(join(stage.run, "overlay-succeeded"))).toBe(false);
 });
 
-test("one that dies later is gone back from after three starts, though nobody watches any more", async () => {
+test("one that dies later is rolled back after three starts, without a verifier", async () => {
   const stage = await stageAt();
   stage.request(NEW, "dies later");
   await ends(0, stage.upgrade());
@@ -75,7 +75,7 @@ test("one that dies later is gone back from after three starts, though nobody wa
   expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
 });
 
-test("whatever a version does, it has three starts where the upgrade's program never runs again", async () => {
+test("any version has three starts if the upgrade's program never runs again", async () => {
   for (const behaviour of ["exits", "exits well", "hangs"] as const) {
     const stage = await stageAt();
     stage.request(NEW, behaviour);
@@ -91,7 +91,7 @@ test("whatever a version does, it has three starts where the upgrade's program n
   }
 });
 
-test("after its proof, power cuts condemn nobody who had run for a while, and crashes after a while do", async () => {
+test("after the verification, power cuts do not condemn a version that had run for a while, and later crashes do", async () => {
   const stage = await stageAt();
   stage.request(NEW, "good");
   await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
@@ -113,7 +113,7 @@ test("after its proof, power cuts condemn nobody who had run for a while, and cr
   expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
 });
 
-test("a control plane that turns bad while a version is judged is waited for, and the version is not blamed", async () => {
+test("waits for a control plane that fails during the verification, and does not blame the version", async () => {
   const controlPlane = await aControlPlane("greets");
   const stage = new UpgradeStage(urlOf(controlPlane), DRIVER);
   stage.boot();
@@ -139,7 +139,7 @@ test("a control plane that turns bad while a version is judged is waited for, an
   expect(stage.standing()?.state).toBe("COMPLETED");
 });
 
-test("a node that had no session before has none to lose, and is done once there is one", async () => {
+test("a node without a session before has none to lose, and is done once there is one", async () => {
   const stage = new UpgradeStage(urlOf(await aControlPlane("greets")), DRIVER);
   writeFileSync(join(stage.run, "offline"), "");
   stage.boot();
@@ -173,7 +173,7 @@ test("a node that had no session before has none to lose, and is done once there
   expect(await closed).toBe(0);
 });
 
-test("nothing is switched while a change of the network is pending, and not waited for without end", async () => {
+test("switches nothing while a network change is pending, and waits for a limited time", async () => {
   const stage = await stageAt();
   writeFileSync(join(stage.run, "pending"), "");
   stage.request(NEW, "good");
@@ -201,7 +201,7 @@ test("two at once: the second leaves everything to the first", async () => {
   expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
 });
 
-test("one after the other, and back to one that failed before where an operator insists", async () => {
+test("one after the other, and back to one that failed before if an operator forces it", async () => {
   const stage = await stageAt();
   stage.request(NEW, "good");
   await stage.upgrade();
@@ -239,7 +239,7 @@ test("a judge that is killed while the old version has its turn brings the new o
   expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
 });
 
-test("a request that cannot be read is thrown away", async () => {
+test("deletes an unreadable request", async () => {
   const stage = await stageAt();
   writeFileSync(join(stage.run, "upgrade-request.json"), "{nothing");
   const { code, output } = await stage.upgrade();

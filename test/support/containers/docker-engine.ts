@@ -161,7 +161,7 @@ async function containerdGone(dir: string): Promise<void> {
   const pidFile = join(dir, "x", "containerd", "containerd.pid");
   if (!existsSync(pidFile)) return;
   const pid = Number(readFileSync(pidFile, "utf8"));
-  await waitFor("containerd is gone", () => !isRunning(pid));
+  await waitFor("containerd has exited", () => !isRunning(pid));
   rmSync(pidFile, { force: true });
 }
 

@@ -49,7 +49,7 @@ export function contract<Disturbance>(
     );
 
   describe(`the section ${name}`, () => {
-    test("converges from whatever is there, and the same again is zero steps", async () => {
+    test("converges from any state, and another pass has zero steps", async () => {
       await holds<[Disturbance, unknown]>([disturbances, raws], async (subject, there, raw) => {
         const { section } = subject;
         await subject.disturb(there);
@@ -89,7 +89,7 @@ export function contract<Disturbance>(
       );
     });
 
-    test("takes back by what was stored what it did, from any step on, also twice", async () => {
+    test("reverts its steps by their stored undo, from any step on, also twice", async () => {
       await holds<[unknown, unknown, number]>([raws, raws, fc.nat()], async ({ section }, before, raw, at) => {
         await converge(section, before);
         const first = await look(section, raw);
@@ -114,7 +114,7 @@ export function contract<Disturbance>(
       });
     });
 
-    test("throws at nothing that a document may hold, and says within bounds what is wrong", async () => {
+    test("never throws, for any document, and limits its issues", async () => {
       await holds<[unknown]>([fc.oneof(raws, fc.jsonValue({ maxDepth: 4 }))], async ({ section }, raw) => {
         const prepared = section.prepare(raw);
         for (const issue of [...prepared.rejected, ...prepared.notices]) {

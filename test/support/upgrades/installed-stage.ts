@@ -106,7 +106,7 @@ export class InstalledStage {
       ...NETWORK,
       interfaces: NETWORK.interfaces.map((one) => ({ ...one, ...more })),
     });
-    await waitFor("the network is in force", async () => {
+    await waitFor("the network is applied", async () => {
       const { documents, sections } = await this.status();
       return (documents.node?.version ?? 0) > before && sections["network"]?.state === "converged";
     });

@@ -43,7 +43,7 @@ test("reports what is on the disk at intervals", async () => {
   const { clock, requested, synced, sink } = await stage();
   await clock.advance(2000);
   requested[0]?.();
-  await waitFor("it is told", () => synced.length === 1);
+  await waitFor("it is reported", () => synced.length === 1);
   expect(synced).toEqual([5]);
   sink.close();
 });

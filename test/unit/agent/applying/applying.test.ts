@@ -216,7 +216,7 @@ test("a change under verification is a notice, and an issue while a target is un
   expect(reason).toMatchObject({ section: "network", notice: true });
   prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
   prover.isSilent = false;
-  const graver = await waitFor("that is told", async () => {
+  const graver = await waitFor("that is reported", async () => {
     await clock.advance(1000);
     return applying.why().reasons.find(({ message }) => message.includes("connection timed out"));
   });

@@ -143,7 +143,7 @@ test("a failed or cancelled task leaves no partial file", async () => {
     ["Failed", "the server answered 404"],
     ["Cancelled", "cancelled"],
   ]);
-  await waitFor("the parts are gone", () => readdirSync(root).join() === "images,volumes");
+  await waitFor("the parts are removed", () => readdirSync(root).join() === "images,volumes");
 });
 
 test("limits the queue", async () => {

@@ -30,7 +30,7 @@ describe("an abandoned multipart upload", () => {
     made.puppets[0]?.end("SIGKILL");
     await settle();
     const cancelled = made.call({ action: "CANCEL", id: made.id });
-    await waitFor("another process takes it back", () => made.puppets.length === 2);
+    await waitFor("another process aborts it", () => made.puppets.length === 2);
     expect(made.puppets[1]?.job).toMatchObject({
       kind: "s3-abort",
       bucket: "bucket",
@@ -48,7 +48,7 @@ describe("an abandoned multipart upload", () => {
     const killed = await begun();
     void killed.call({ action: "CANCEL", id: killed.id });
     killed.puppets[0]?.end("SIGKILL");
-    await waitFor("another process takes it back", () => killed.puppets.length === 2);
+    await waitFor("another process aborts it", () => killed.puppets.length === 2);
     killed.puppets[1]?.end();
     const tidy = await begun();
     const cancelled = tidy.call({ action: "CANCEL", id: tidy.id });
@@ -66,7 +66,7 @@ describe("an abandoned multipart upload", () => {
     rmSync(join(first.root, "images/f"));
     const second = stage({ dir: first.dir });
     second.dataStore.reopen();
-    await waitFor("a process takes it back", () => second.puppets.length === 1);
+    await waitFor("a process aborts it", () => second.puppets.length === 1);
     expect(second.puppets[0]?.job.kind).toBe("s3-abort");
     second.puppets[0]?.tell({ is: "done", bytes: 0 });
     second.puppets[0]?.end();
@@ -79,7 +79,7 @@ describe("an abandoned multipart upload", () => {
     const made = await begun({ clock });
     made.puppets[0]?.tell({ is: "failed", code: "access-denied", message: "no" });
     made.puppets[0]?.end();
-    await waitFor("another process takes it back", () => made.puppets.length === 2);
+    await waitFor("another process aborts it", () => made.puppets.length === 2);
     await clock.advance(20_000);
     expect(made.puppets[1]?.orders).toEqual(["leave"]);
     expect(await details(made)).toEqual(["no; the unfinished upload u1 is left"]);

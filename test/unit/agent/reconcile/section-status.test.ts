@@ -132,7 +132,7 @@ describe("a pass that cannot observe", () => {
     rig.engine.start();
     const wanted = rig.want({ model: { a: "1", bad: 7 } });
     await waitFor("the change is made", () => machine.values.size === 1);
-    await waitFor("it is taken back", async () => {
+    await waitFor("it is rolled back", async () => {
       await rig.clock.advance(1000);
       return machine.values.size === 0;
     });

@@ -72,7 +72,7 @@ describe("a connector to a service that the other node does not serve", () => {
     await destination.apply([], []);
     const client = aClient(port);
     await waitFor("it is refused", () => client.fate());
-    await waitFor("it is told", () =>
+    await waitFor("it is reported", () =>
       source.listeners.some(({ state, reason }) => state === "failed" && reason === "unknown-service"),
     );
     expect(await source.nextFlow()).toMatchObject({ reason: "unknown-service" });
@@ -94,7 +94,7 @@ describe("a connector to a service that the other node does not serve", () => {
     await source.apply([listener]);
     const socket = createSocket("udp4");
     socket.send("x", port, "127.0.0.1");
-    await waitFor("it is told", () => source.listeners.at(-1)?.reason === "not-granted");
+    await waitFor("it is reported", () => source.listeners.at(-1)?.reason === "not-granted");
     socket.close();
     await source.apply([{ ...listener, target: { peer: destination.uid, service: "other" } }]);
     await waitFor("it is forgotten", () => source.listeners.at(-1)?.state === "listening");

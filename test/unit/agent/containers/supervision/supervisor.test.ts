@@ -277,7 +277,7 @@ describe("a successor that cannot be started", () => {
     model.before = before;
     await next.stage.pass({ commands });
     const worker = next.stage.supervisor.workers.get(idOf(1));
-    await waitFor("it says why", () => worker?.standing.retry?.reason.includes("no such program"));
+    await waitFor("it reports why", () => worker?.standing.retry?.reason.includes("no such program"));
     expect(count(model.calls, "stop")).toBe(1);
     expect(next.running()).toContain(idOf(1));
     await next.stage.pass({ commands: [itemOf(1, third)] });

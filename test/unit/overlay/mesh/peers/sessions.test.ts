@@ -111,7 +111,7 @@ describe("a peer session", () => {
     expect(source.counters().errors).toEqual({ "tunnel-lost": 3 });
     for (const node of [source, destination]) {
       for (let i = 0; i < 3; i += 1) expect(await node.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
-      await waitFor("the session is gone", () => node.flows.states().length === 0);
+      await waitFor("the session has ended", () => node.flows.states().length === 0);
     }
     await says(await lastingClient(port), "again");
     expect(source.events).toMatchObject([
@@ -257,7 +257,7 @@ describe("a peer session", () => {
     expect(await fateOf(client)).toBe("ECONNRESET");
     await clock.advance(2000);
     expect(await source.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
-    await waitFor("it is told", () => source.events.length > 0);
+    await waitFor("it is reported", () => source.events.length > 0);
     expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node stopped answering" }]);
   });
 
