@@ -60,7 +60,7 @@ describe("holdfast ping", () => {
     const lines = stdout.trim().split("\n");
     expect(lines.map((line) => pingVerb.output?.parse(JSON.parse(line)))).toEqual([
       { seq: 0, timeout: true, reason: "timeout" },
-      { summary: { sent: 1, answered: 0, paths: [] } },
+      { summary: { sent: 1, answered: 0, ways: [] } },
     ]);
   });
 

@@ -223,7 +223,7 @@ describe("lines for ip", () => {
     await expect(machine.apply({ kind: "ip", lines })).rejects.toMatchObject({
       code: "ip-failed",
       message: `ip: line 2, ${unreachable}: Nexthop has invalid gateway.`,
-      details: { line: 2, text: unreachable, output: "Nexthop has invalid gateway." },
+      details: { line: 2, text: unreachable, said: "Nexthop has invalid gateway." },
     });
     const { addresses, links } = await machine.observe();
     expect(addresses).toContainEqual({ ...address, isOurs: true, isDynamic: false });
@@ -249,7 +249,7 @@ describe("lines for ip", () => {
     const lines = [setLinkLine({ name: "lo", isUp: true }) ?? "", addressLine({ link: "va", address: "192.0.2.5/24" })];
     await expect(machine.apply({ kind: "ip", lines })).rejects.toMatchObject({
       code: "ip-failed",
-      details: { line: 2, output: expect.stringContaining("va") as string },
+      details: { line: 2, said: expect.stringContaining("va") as string },
     });
     expect((await machine.observe()).links.map(({ name }) => name)).not.toContain("va");
   });

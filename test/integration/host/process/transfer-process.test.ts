@@ -30,7 +30,7 @@ test("the child gets its job by standard input, and its reports arrive before it
     tell({ is: "progress", bytes: 1, rate: 2 });
     tell({ is: "done", bytes: job.uri.length, hash: Object.keys(process.env).sort().join() });
     process.stdin.destroy();`);
-  expect(await child.ended).toEqual({ how: "exit status 0", output: "" });
+  expect(await child.ended).toEqual({ how: "exit status 0", said: "" });
   expect(events).toEqual([
     { is: "progress", bytes: 1, rate: 2 },
     { is: "done", bytes: transferJob().uri.length, hash: "LC_ALL,PATH,TZ" },
@@ -78,13 +78,13 @@ test.each([
   ["a line without end", `process.stdout.write("x".repeat(100_000)); setInterval(() => 0, 1000);`],
 ])("ends one that reports %s", async (_, body) => {
   const { child, events } = start(body);
-  expect(await child.ended).toEqual({ how: "the output of the transfer process is not valid", output: "" });
+  expect(await child.ended).toEqual({ how: "the output of the transfer process is not valid", said: "" });
   expect(events).toEqual([]);
 });
 
 test("reports how a crashed one ended, with its error output", async () => {
   const { child } = start(`process.stderr.write("out of luck\\n"); process.exitCode = 7; process.stdin.destroy();`);
-  expect(await child.ended).toEqual({ how: "exit status 7", output: "out of luck" });
+  expect(await child.ended).toEqual({ how: "exit status 7", said: "out of luck" });
 });
 
 test("and one that cannot be started ends at once", async () => {
