@@ -6,22 +6,12 @@ import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/po
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import {
-  badBody,
-  Empty,
-  notFound,
-  Problem,
-  PublicPolicy,
-  PublicServiceUser,
-  refusals,
-  violations,
-} from "../http/shapes.ts";
+import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals, violations } from "../http/shapes.ts";
 import type { EventLog } from "../events/service.ts";
 import type { Clock } from "../../host/clock.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
-const conflict = (description: string) => ({ 409: { description, schema: Problem } });
 
 export interface AccessRouteDeps {
   readonly access: AccessStore;
@@ -59,14 +49,13 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
       access: { to: "resource", permissions: ["permissions::modify"], resource: () => anyOf(tgrn.policy("")) },
       body: { schema: Policy },
       answers: {
-        201: { description: "The policy, with normalized actions", schema: PublicPolicy },
+        200: { description: "The policy, with normalized actions", schema: PublicPolicy },
         ...refusals,
-        ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
       handle: ({ body, caller }) => {
         events.changeOutsideDocuments(caller.name, `Policy ${body.name} created`, () => access.createPolicy(body));
-        return Response.json(body, { status: 201 });
+        return Response.json(body);
       },
     }),
     route({
@@ -116,7 +105,6 @@ export function policyRoutes({ access, events }: AccessRouteDeps): readonly Rout
         200: { description: "Deleted", schema: Empty },
         ...refusals,
         ...notFound,
-        ...conflict("It is attached to a service user"),
       },
       handle: ({ params: { name }, caller }) => {
         events.changeOutsideDocuments(caller.name, `Policy ${name} deleted`, () => access.deletePolicy(name));
@@ -165,9 +153,8 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
           .meta({ description: "Also requires `permissions::modify` on each policy" }),
       },
       answers: {
-        201: { description: "The service user", schema: PublicServiceUser },
+        200: { description: "The service user", schema: PublicServiceUser },
         ...refusals,
-        ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
       handle: ({ body: { name, policies }, caller }) => {
@@ -178,7 +165,7 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
         const created = events.changeOutsideDocuments(caller.name, `Service user ${name} created`, () =>
           access.createServiceUser(name, policies, at),
         );
-        return Response.json(publicServiceUser(created), { status: 201 });
+        return Response.json(publicServiceUser(created));
       },
     }),
     route({

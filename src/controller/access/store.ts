@@ -192,5 +192,6 @@ function serviceUserOf(row: Record<string, unknown>, policies: readonly string[]
 }
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
-const taken = (object: string): InputError => new InputError("name-taken", `${object} already exists`);
+const taken = (object: string): InputError =>
+  new InputError("name-taken", `${object} already exists`, { details: { field: "name" } });
 const notFound = (object: string): InputError => new InputError("not-found", `there is no ${object}`);

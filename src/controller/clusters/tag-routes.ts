@@ -8,7 +8,7 @@ import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./routes.
 import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "./service.ts";
 
@@ -37,6 +37,7 @@ export interface TagRouteDeps {
 
 export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
   const node = { ...changeAnswer, ...refusals, ...notFound };
+  const removed = { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound };
   const cluster = { ...clusterChangeAnswer, ...refusals, ...notFound };
   return [
     route({
@@ -64,10 +65,11 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       tag: "Nodes",
       access: onNode,
       params: NodeTag,
-      answers: { ...node, ...violations },
+      answers: removed,
       handle: ({ params: { nodeID, tagName }, caller }) => {
         checkRemove(nodeOf(nodes, nodeID), tagName);
-        return changeResponse(nodes.setTag(nodeID, tagName, undefined, caller.name), caller, { tags: {} });
+        nodes.setTag(nodeID, tagName, undefined, caller.name);
+        return Response.json({});
       },
     }),
     route({
@@ -94,11 +96,11 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       tag: "Clusters",
       access: onCluster,
       params: ClusterTag,
-      answers: { ...cluster, ...violations },
+      answers: removed,
       handle: ({ params: { clusterFQDN, tagName }, caller }) => {
         checkRemove(clusterOf(clusters, clusterFQDN), tagName);
-        const changed = clusters.setTag(clusterFQDN, tagName, undefined, caller.name);
-        return clusterChangeResponse(changed, caller, { tags: {} });
+        clusters.setTag(clusterFQDN, tagName, undefined, caller.name);
+        return Response.json({});
       },
     }),
   ];

@@ -23,7 +23,7 @@ import { checkTargets } from "./section-targets.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -61,9 +61,6 @@ const ITEMISED: readonly Itemised[] = [
 ];
 
 const LIMITS = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH - 2 };
-const collisions = {
-  409: { description: "The section is in legacy form, or another item uses the name or port", schema: Problem },
-} as const;
 
 export interface ItemRouteDeps {
   readonly nodes: NodeService;
@@ -87,11 +84,10 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
     params: NodeParams,
     body: { schema: kind.body, limits: LIMITS },
     answers: {
-      201: { description: "The item with its new id", schema: kind.stored },
+      200: { description: "The item with its new id", schema: kind.stored },
       ...refusals,
       ...notFound,
       ...badBody,
-      ...collisions,
     },
     handle: ({ params: { nodeID }, body, caller }) => {
       const stored = openSection(deps, nodeID, section);
@@ -101,7 +97,7 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
       const id = randomUUID();
       const item = { index: nextIndex(all), ...body, id };
       putItem(deps, nodeID, kind, stored, item, caller);
-      return Response.json(item, { status: 201 });
+      return Response.json(item);
     },
   });
 }
@@ -122,7 +118,6 @@ function update(deps: ItemRouteDeps, kind: Itemised): Route {
       ...refusals,
       ...notFound,
       ...badBody,
-      ...collisions,
     },
     handle: ({ params, body, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
@@ -146,7 +141,7 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     tag: "Node configuration",
     access: accessTo(section),
     params: itemParams(kind),
-    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations, ...collisions },
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations },
     handle: ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
       const stored = openSection(deps, nodeID, section);

@@ -20,7 +20,7 @@ import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -117,12 +117,12 @@ function remove({ nodes, config }: SectionRouteDeps, { section, path, operation 
     access: accessTo(section),
     params: NodeParams,
     ...(section === "network" ? { query: ConfirmQuery } : {}),
-    answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound },
     handle: ({ params: { nodeID }, query, caller }) => {
       const record = nodeOf(nodes, nodeID);
       refuseForAgents(section, record.type);
-      const changed = config.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
-      return changeResponse(changed, caller, { config: {} });
+      config.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
+      return Response.json({});
     },
   });
 }

@@ -30,7 +30,7 @@ import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { ConfigService } from "../config/service.ts";
@@ -40,13 +40,6 @@ const tag = "Edge compute";
 /** Access to the containers of a node: read and change. */
 export const mayRead = { to: "resource", permissions: ["node-exec::read"], resource: onNode } as const;
 export const mayModify = { to: "resource", permissions: ["node-exec::modify"], resource: onNode } as const;
-/** Responses of operations that change the section. */
-export const clashes = {
-  409: {
-    description: "Another item uses the name, port or address; or the node is a member of a cluster",
-    schema: Problem,
-  },
-} as const;
 export const bodyLimits = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH - 2 } as const;
 
 const base = "/v2/node/{nodeID}/exec/container";
@@ -115,10 +108,9 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       params: NodeParams,
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
       answers: {
-        201: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
+        200: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
         ...answers,
         ...badBody,
-        ...clashes,
       },
       handle: ({ params: { nodeID }, body, caller }) => {
         const stored = openExec(deps, nodeID);
@@ -127,9 +119,9 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
         const container = { ...body, id: body.id ?? randomUUID() };
         if (containerOf(stored, container.id) !== undefined) {
           const message = `container ${container.id} already exists`;
-          throw new InputError("item-collision", message, { details: { id: container.id, code: "E_NAME_DUPLICATE" } });
+          throw new InputError("item-collision", message, { details: { field: "id" } });
         }
-        return Response.json(put(deps, nodeID, stored, container, caller, "added"), { status: 201 });
+        return Response.json(put(deps, nodeID, stored, container, caller, "added"));
       },
     }),
     route({
@@ -153,7 +145,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayModify,
       params: ContainerParams,
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
-      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody, ...clashes },
+      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody },
       handle: ({ params: { nodeID, containerID }, body, caller }) => {
         const stored = openExec(deps, nodeID);
         const before = found(stored, containerID);
@@ -172,7 +164,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
       handle: ({ params: { nodeID, containerID }, caller }) => {
         const stored = openExec(deps, nodeID);
         const { name } = found(stored, containerID);
@@ -194,7 +186,6 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
         200: { description: "Its configuration", schema: ContainerConfig },
         ...answers,
         ...badBody,
-        ...clashes,
       },
       handle: ({ params: { nodeID, containerID }, body, caller }) => {
         const stored = openExec(deps, nodeID);
@@ -278,7 +269,7 @@ function shown(nodeUid: string, container: JsonObject): JsonObject {
   return { version: 0, ...recordOf(container), nodeUid, namespace: "exec" };
 }
 
-/** Stores a container. @throws {InputError} `item-collision`, with the id of the other container; {Violations} for contradictions */
+/** Stores a container. @throws {Violations} for contradictions and conflicts; the latter name the other container */
 function put(
   deps: ExecRouteDeps,
   nodeID: string,
@@ -287,11 +278,8 @@ function put(
   caller: Caller,
   done: string,
 ): JsonObject {
-  const { clash, lines } = judgeContainer(stored, container);
+  const lines = judgeContainer(stored, container);
   if (lines.length > 0) throw new Violations(lines);
-  if (clash !== undefined) {
-    throw new InputError("item-collision", clash.message, { details: { id: clash.other, code: clash.code } });
-  }
   const section = withContainer(stored, container);
   requireImages(deps, caller, stored, section);
   const summary = `container ${String(container["name"])} ${done}${auditNote(container)}`;

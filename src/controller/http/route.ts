@@ -8,6 +8,8 @@ import type { Source } from "./sources.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
+import { queryValues } from "./query.ts";
+import { violations } from "./shapes.ts";
 import type { Upgrade } from "./upgrade.ts";
 
 export type HttpMethod = "GET" | "POST" | "PUT" | "DELETE";
@@ -124,12 +126,17 @@ export function route<
     query: spec.query,
     body: spec.body?.described ?? spec.body?.schema,
     form: spec.form,
-    answers: spec.answers,
+    // Unknown query parameters are refused on every path.
+    answers: { ...violations, ...spec.answers },
     async run({ request, search, params: rawParams, identify, upgrade, source }) {
       const caller = spec.access.to === "all" ? ANYBODY : await identify();
       const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
       checkAccess(spec.access, params, caller);
-      const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
+      const query = read(
+        spec.query ?? Nothing,
+        queryValues(search, (spec.query ?? Nothing).shape),
+        "query",
+      ) as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
       // Without a schema, a part has the type of the default parameter, which the compiler cannot follow here.
       return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade, source });
@@ -158,28 +165,18 @@ function readParams(schema: z.ZodObject, raw: Readonly<Record<string, string>>):
   throw new InputError("not-found", describeIssues(parsed.error).join("; "));
 }
 
-/** Collects query parameters: text if given once; an array if repeated or spelled `name[]` or `name[0]`. */
-function queryValues(search: URLSearchParams, { shape }: z.ZodObject): Record<string, string | string[]> {
-  const values = new Map<string, string | string[]>();
-  for (const [spelling, value] of search) {
-    const base = /^(\w+)\[\d{0,4}\]$/.exec(spelling)?.[1] ?? "";
-    const isItem = !Object.hasOwn(shape, spelling) && Object.hasOwn(shape, base);
-    const key = isItem ? base : spelling;
-    const known = values.get(key);
-    if (known === undefined) values.set(key, isItem ? [value] : value);
-    else if (Array.isArray(known)) known.push(value);
-    else values.set(key, [known, value]);
-  }
-  return Object.fromEntries(values);
-}
+const JSON_REFUSALS = ["invalid-json", "invalid-utf8", "too-deep", "forbidden-key", "repeated-name"];
 
 async function readBody(
   request: Request,
   spec: { readonly schema: z.ZodType; readonly root?: string; readonly limits?: JsonLimits },
 ): Promise<unknown> {
   const root = spec.root ?? "body";
-  const value = await withViolations(root, ["too-deep", "forbidden-key"], () =>
-    readJson(request, spec.limits ?? BODY_LIMITS),
+  const value = await withViolations(
+    root,
+    JSON_REFUSALS,
+    () => readJson(request, spec.limits ?? BODY_LIMITS),
+    spec.root,
   );
   return read(spec.schema, value, root, spec.root);
 }

@@ -9,7 +9,7 @@ import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type Call, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";
 import type { ImageRecord, ImageRecords } from "./records.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { TriggerService } from "../triggers/service.ts";
@@ -43,7 +43,6 @@ const PublicImage = z
     virtualBytes: ImageInfo.shape.virtualBytes,
   })
   .meta({ id: "MachineImage" });
-const taken = { 409: { description: "A record with this id exists, or the node is busy", schema: Problem } } as const;
 const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
 
 /** Details of an image file, as reported by the node. */
@@ -93,8 +92,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       answers: {
         ...answers,
         ...badBody,
-        ...taken,
-        201: { description: "The record; an id is generated if none was sent", schema: PublicImage },
+        200: { description: "The record; an id is generated if none was sent", schema: PublicImage },
       },
       handle: async (call) => {
         const { nodeID } = call.params;
@@ -103,7 +101,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
         const refuse = (): void => {
           if (images.get(nodeID, record.id) !== undefined) {
             const message = `image ${record.id} already exists`;
-            throw new InputError("item-collision", message, { details: { id: record.id, code: "E_NAME_DUPLICATE" } });
+            throw new InputError("item-collision", message, { details: { field: "id" } });
           }
           if (images.ofNode(nodeID).length >= MAX_IMAGES) {
             throw new Violations([`body: cannot add an image: the limit of ${MAX_IMAGES} per node is reached`]);
@@ -114,7 +112,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
         // Another request may have finished while the node was asked.
         refuse();
         put(nodeID, record, call.caller.name, "added");
-        return Response.json({ ...record, present: true, ...info }, { status: 201 });
+        return Response.json({ ...record, present: true, ...info });
       },
     }),
     route({

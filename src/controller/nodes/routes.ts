@@ -10,7 +10,7 @@ import type { Caller } from "../http/caller.ts";
 import { Violations, withViolations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "../http/shapes.ts";
+import { badBody, NodePart, notFound, PublicNode, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "./records.ts";
 import type { NodeService } from "./service.ts";
@@ -82,16 +82,18 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         "projection[]": z
           .union([z.string(), z.array(z.string())])
           .optional()
-          .meta({ description: "Fields to show; parts of `config` and `shadow` by `projection[N][M]=<segment>`" }),
+          .meta({
+            description:
+              "Fields to show, also as `projection[N]`; parts of `config` and `shadow` by `projection[N][M]=<segment>`, and the whole by `projection[N]` together with `cluster`",
+          }),
       }),
       answers: {
         200: { description: "The nodes the caller may read", schema: z.array(PublicNode) },
-        413: { description: "`config` or `shadow` requested as a whole", schema: Problem },
         ...refusals,
         ...violations,
       },
       handle: ({ query, search, caller }) => {
-        const projection = parseProjection(search);
+        const projection = parseProjection(search, query.cluster !== undefined);
         const listed = nodes
           .all()
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
@@ -231,10 +233,11 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       tag,
       access: manageAccess,
       params: NodeParams,
-      answers: { ...changeAnswer, ...refusals, ...notFound },
+      answers: { 200: { description: "Removed", schema: z.strictObject({}) }, ...refusals, ...notFound },
       handle: ({ params: { nodeID }, caller }) => {
         nodeOf(nodes, nodeID);
-        return changeResponse(nodes.setLock(nodeID, undefined, caller.name), caller, {});
+        nodes.setLock(nodeID, undefined, caller.name);
+        return Response.json({});
       },
     }),
     route({

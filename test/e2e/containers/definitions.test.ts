@@ -17,7 +17,7 @@ afterAll(() => stage.close());
 /** Puts a definition that is removed at the end of the test. */
 async function put(name: string, definition?: Readonly<Record<string, unknown>>): Promise<void> {
   const answer = await stage.put(name, definition);
-  expect(answer).toMatchObject({ status: 201 });
+  expect(answer).toMatchObject({ status: 200 });
   onTestFinished(async () => {
     await stage.remove(name);
     await stage.untilGone(name);

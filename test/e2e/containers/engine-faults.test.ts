@@ -47,7 +47,7 @@ const untilWell = (): Promise<unknown> =>
   waitFor("the node is well", async () => (await stage.why()).every(({ notice }) => notice === true));
 
 test("without an engine the node continues and reports it, and starts containers once there is one", async () => {
-  expect(await stage.put("early")).toMatchObject({ status: 201 });
+  expect(await stage.put("early")).toMatchObject({ status: 200 });
   expect(await stage.untilWhy(/^engine-unwell /)).toMatch(/exec: the container engine/);
   const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
   const answer = await stage.call("POST", path, { host: "127.0.0.1", port: 1 });
