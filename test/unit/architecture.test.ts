@@ -6,9 +6,9 @@ import { expect, test } from "vitest";
 const programs: Readonly<Record<string, readonly string[]>> = {
   "main.ts": ["agent", "overlay", "guard", "controller", "transfer", "upgrade", "cli", "host"],
   agent: ["checkpoint", "protocol", "host"],
-  overlay: ["checkpoint", "protocol", "host"],
+  overlay: ["protocol", "host"],
   guard: ["checkpoint", "protocol", "host"],
-  upgrade: ["checkpoint", "protocol", "host"],
+  upgrade: ["protocol", "host"],
   controller: ["protocol", "host"],
   transfer: ["protocol", "host"],
   cli: ["protocol", "host"],

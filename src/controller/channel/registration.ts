@@ -8,7 +8,7 @@ import type { RegistrationAnswer } from "../../protocol/channel/registration.ts"
 import type { EventLog } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
-import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
+import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration-rules.ts";
 import type { Atomic } from "../store/atomic.ts";
 import type { ClusterStore } from "../clusters/store.ts";
 import type { LicenseStore } from "../nodes/license-store.ts";
