@@ -111,7 +111,7 @@ export interface Prepared {
   readonly rejected: readonly Issue[];
   readonly notices: readonly Issue[];
   readonly isUnusable: boolean;
-  /** Why this node does not support it. */
+  /** Reason why this node does not support it. */
   readonly unsupported?: string;
   /** Observes and plans. */
   observe(signal: AbortSignal): Promise<View>;

@@ -37,7 +37,7 @@ export interface PassResult {
   readonly end: "done" | "stale" | "restored";
   readonly results: readonly SectionResult[];
   readonly restored?: Restored;
-  /** Why an applied pass was rolled back. */
+  /** Reason why an applied pass was rolled back. */
   readonly evidence?: string;
 }
 

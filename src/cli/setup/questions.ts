@@ -12,7 +12,7 @@ export interface Facts {
   /** Proxy of the local settings, without its password. */
   readonly proxy: string | undefined;
   readonly noProxy: readonly string[];
-  /** Why the network cannot be set here; undefined when it can. */
+  /** Reason why the network cannot be configured here; undefined if it can. */
   readonly whyNoNetwork: string | undefined;
   readonly isRegistered: boolean;
   /** The wall clock, and the least that it can be, Unix milliseconds. */

@@ -45,7 +45,7 @@ export function placeText({ nic, address, port }: Omit<NonNullable<ConnectorView
   return `${nic ?? address ?? "any"}:${port}`;
 }
 
-/** Why an item is not as it should be. */
+/** Reason of an item's state if it is not the configured one. */
 export function reasonText({ code, message }: ItemReason, paint: Paint): string {
   return `${paint("yellow", code)} ${message}`;
 }

@@ -37,7 +37,7 @@ export const License = z.object({
 });
 export type License = z.infer<typeof License>;
 
-/** Facts about the machine; `domain/triggers-and-telemetry.md` B3.1. */
+/** Facts about the machine that a node sends when it registers. */
 export const Device = z.object({
   vendor: Text64,
   model: Text128,

@@ -35,7 +35,7 @@ export const SectionPlan = z.object({
   steps: z.array(ShownStep),
   total: Version,
   issues: z.array(Issue),
-  /** Why the section could not be planned. */
+  /** Reason why the section could not be planned. */
   error: z.object({ code: Text64, message: z.string() }).optional(),
   unsupported: z.string().optional(),
 });

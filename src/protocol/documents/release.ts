@@ -133,9 +133,9 @@ export const UpgradeStanding = z.object({
   completedAt: UnixSeconds.optional(),
   /** Time when operating system packages were updated during the upgrade. */
   osUpdatedAt: UnixSeconds.optional(),
-  /** Why they were not, although the upgrade went on. */
+  /** Reason why they were not, although the upgrade went on. */
   osReason: z.object({ code: Text64, message: Text1024 }).optional(),
-  /** Why it failed, with a code that programs compare. */
+  /** Reason of the failure, with a code for programs. */
   reason: z.strictObject({ code: Text64, message: Text1024 }).optional(),
   /** Time when the old version, restored for comparison, had a session. */
   betterAt: UnixSeconds.optional(),

@@ -20,7 +20,7 @@ export const ContainerView = z.object({
   enabled: z.boolean(),
   state: z.enum(["idle", "waiting", "pulling", "creating", "running", "stopping", "backoff"]),
   since: UnixMilliseconds,
-  /** Why it is not as it should be. */
+  /** Reason of a state other than the configured one. */
   reason: Reason.optional(),
   stoppedByHand: z.boolean(),
   nextAttempt: UnixMilliseconds.optional(),

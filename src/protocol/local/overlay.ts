@@ -15,7 +15,7 @@ export const OverlayState = z.object({
 });
 export type OverlayState = z.infer<typeof OverlayState>;
 
-/** Why something is not as it should be. */
+/** Reason of a state other than the configured one. */
 export const ItemReason = z.object({ code: Text64, message: z.string().max(2048) });
 export type ItemReason = z.infer<typeof ItemReason>;
 

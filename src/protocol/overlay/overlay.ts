@@ -123,7 +123,7 @@ export function tableHash(table: OverlayTable): string {
   return createHash("sha256").update(JSON.stringify(table)).digest("hex");
 }
 
-/** Why a listener or a flow came to nothing. */
+/** Reason why a listener or a flow failed. */
 export const OverlayReason = z.enum([
   "address-in-use",
   "address-absent",

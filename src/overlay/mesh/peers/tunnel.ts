@@ -70,7 +70,7 @@ export class Tunnel implements PooledSession {
     return !this.#isRetired && this.#lost === undefined && !this.session.closed && !this.session.destroyed;
   }
 
-  /** Why it has ended, once it has. */
+  /** Reason why it ended; undefined while it is open. */
   get lost(): OverlayReason | undefined {
     return this.#lost ?? (this.session.destroyed ? "tunnel-lost" : undefined);
   }
