@@ -12,7 +12,7 @@ export const EngineState = z.object({
 });
 export type EngineState = z.infer<typeof EngineState>;
 
-/** A container of the configuration in force; times in Unix milliseconds. */
+/** A container of the applied configuration; times in Unix milliseconds. */
 export const ContainerView = z.object({
   id: Name,
   name: Name,
