@@ -133,18 +133,16 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       operationId: "getNodeByFqdn",
       summary: "Get a node by its FQDN",
       tag,
-      // An unknown name is rejected like a forbidden node, so that names cannot be guessed.
-      access: {
-        to: "resource",
-        permissions: ["nodes::read"],
-        resource: ({ fqdn }) => tgrn.node(nodes.byFqdn(fqdn)?.uid ?? "unknown"),
-      },
+      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
       params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
-      handle: ({ params: { fqdn } }) => {
+      handle: ({ params: { fqdn }, caller }) => {
         const record = nodes.byFqdn(fqdn);
-        if (record === undefined) throw new InputError("not-found", `there is no node ${fqdn}`);
-        return nodeResponse(record, "full");
+        if (record !== undefined && caller.may(["nodes::read"], tgrn.node(record.uid)))
+          return nodeResponse(record, "full");
+        // An unknown name is refused like a node out of reach, in the same words, so that names cannot be guessed.
+        caller.require(["nodes::read"], tgrn.node(fqdn));
+        throw new InputError("not-found", `there is no node ${fqdn}`);
       },
     }),
     route({
