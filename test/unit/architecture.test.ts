@@ -105,6 +105,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     images: ["config", "data-store", "http", "nodes", "store", "triggers"],
     nodes: ["access/policies", "channel/keys", "events", "http", "store"],
     "nodes/activations": ["access/policies", "events", "http"],
+    org: ["access/policies", "clusters", "http", "nodes"],
     registry: ["access", "access/policies", "http", "nodes"],
     releases: ["http"],
     stats: ["access/policies", "containers", "events", "http", "nodes", "store"],

@@ -25,11 +25,12 @@ export interface AnswerSpec {
 }
 
 /**
- * Access rule: open to all; one of the permissions, most specific first, on the named resource; or the permission on any resource of the
+ * Access rule: open to all; open to every caller with a valid credential; one of the permissions, most specific first, on the named resource; or the permission on any resource of the
  * kind, in which case the handler omits what the caller may not read. `{event}` in a permission is the path parameter.
  */
 export type Access<P> =
   | { readonly to: "all" }
+  | { readonly to: "caller" }
   | {
       readonly to: "resource";
       readonly permissions: readonly string[];
@@ -96,7 +97,9 @@ export interface Route {
   readonly summary: string;
   readonly tag: string;
   readonly isDeprecated: boolean;
-  /** Alternatives, any of which is sufficient; empty if the operation is open to all. */
+  /** Set if the operation takes no credential. */
+  readonly isOpen: boolean;
+  /** Alternatives, any of which is sufficient; empty if none is required. */
   readonly permissions: readonly string[];
   readonly params: z.ZodObject | undefined;
   readonly query: z.ZodObject | undefined;
@@ -121,6 +124,7 @@ export function route<
     summary: spec.summary,
     tag: spec.tag,
     isDeprecated: spec.isDeprecated ?? false,
+    isOpen: spec.access.to === "all",
     permissions: permissionsOf(spec.access),
     params: spec.params,
     query: spec.query,
@@ -145,7 +149,7 @@ export function route<
 }
 
 function permissionsOf<P>(access: Access<P>): readonly string[] {
-  if (access.to === "all") return [];
+  if (access.to === "all" || access.to === "caller") return [];
   return access.to === "kind" ? [access.permission] : access.permissions;
 }
 

@@ -50,6 +50,33 @@ describe("a credential", () => {
   });
 });
 
+describe("POST /v2/auth/token", () => {
+  const ask = (json: unknown) => bench.call("POST", "/v2/auth/token", { key: undefined, json });
+  const Issued = z.strictObject({ token: z.string(), expiresAt: z.int() });
+
+  it("exchanges a credential for a token of 15 minutes", async () => {
+    const before = Math.floor(Date.now() / 1000);
+    const { token, expiresAt } = Issued.parse((await ask({ clientId, secret })).json);
+    expect(expiresAt - before - 900).toBeGreaterThanOrEqual(0);
+    expect(expiresAt).toBeLessThanOrEqual(Math.floor(Date.now() / 1000) + 900);
+    expect((await use(`Bearer ${token}`)).status).toBe(200);
+    await bench.call("POST", "/v2/service-user/bot/token");
+    expect((await use(`Bearer ${token}`)).status).toBe(401);
+  });
+
+  it("refuses what is no credential", async () => {
+    for (const wrong of [
+      { clientId, secret: "x" },
+      { clientId: "x", secret },
+    ]) {
+      const answer = await ask(wrong);
+      expect([answer.status, answer.json]).toMatchObject([401, { code: "unauthorized" }]);
+    }
+    expect((await ask({ clientId })).json).toEqual(["secret: is missing"]);
+    expect((await ask(null)).status).toBe(422);
+  });
+});
+
 describe("a refused credential", () => {
   it.each<Record<string, string>>([{ accept: "text/html,*/*" }, { "sec-fetch-mode": "cors" }])(
     "is answered with a challenge to a browser: %j",
