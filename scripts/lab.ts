@@ -41,7 +41,7 @@ async function main([verb = "", ...args]: readonly string[]): Promise<number> {
       await up();
       break;
     case "down":
-      await Lab.down(DIR, first === "--keep");
+      await Lab.down(DIR, { keepsFiles: first === "--keep" });
       break;
     case "check":
       takeDownOnSignals();
@@ -118,7 +118,7 @@ async function up(): Promise<void> {
 function takeDownOnSignals(): void {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.once(signal, () => {
-      void Lab.down(DIR, true).finally(() => process.exit(130));
+      void Lab.down(DIR, { keepsFiles: true }).finally(() => process.exit(130));
     });
   }
 }

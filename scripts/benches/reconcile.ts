@@ -173,7 +173,7 @@ class Rig {
 
   /** Looks at the machine again, as the agent does once a minute. */
   look(): Promise<Taken> {
-    return this.#timed(() => Promise.resolve(this.#applying.engine.look("bench")));
+    return this.#timed(() => Promise.resolve(this.#applying.engine.reevaluate("bench")));
   }
 
   close(): Promise<void> {

@@ -26,7 +26,7 @@ export async function check(dir: string, up: () => Promise<void>): Promise<numbe
     return 0;
   } catch (error) {
     console.error(`lab: ${error instanceof Error ? error.message : String(error)}`);
-    await Lab.down(dir, true);
+    await Lab.down(dir, { keepsFiles: true });
     console.error(`lab: taken down; its logs are below ${dir}/`);
     return 1;
   }

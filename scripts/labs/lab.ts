@@ -62,10 +62,13 @@ export class Lab {
     return lab;
   }
 
-  /** Ends every process and takes every network away; the files stay when they are asked for. */
-  static async down(dir: string, keepsFiles = false): Promise<void> {
+  /** Ends every process, by SIGKILL alone if asked, and takes every network away; the files stay when they are asked for. */
+  static async down(
+    dir: string,
+    { keepsFiles = false, isAbrupt = false }: { readonly keepsFiles?: boolean; readonly isAbrupt?: boolean } = {},
+  ): Promise<void> {
     endUnitsBelow(dir);
-    await new Network(dir).remove();
+    await new Network(dir).remove({ isAbrupt });
     if (keepsFiles) {
       const state = readState(dir);
       if (state !== undefined) writeState(dir, { ...state, isUp: false });

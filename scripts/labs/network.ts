@@ -1,5 +1,6 @@
 // The network namespaces of a lab, their links, addresses, routes and filters.
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readlinkSync, statSync } from "node:fs";
+import { join } from "node:path";
 import {
   addressOf,
   INTERNET,
@@ -54,8 +55,10 @@ export class Network {
     );
     this.#batch(pairs);
     for (const [host, lines] of Object.entries(settingsOf(layout))) this.#batch(lines, host);
-    for (const host of [INTERNET, ...layout.sites.map(({ name }) => name)]) {
-      run([...this.on(host), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]);
+    const routers = new Set([INTERNET, ...layout.sites.map(({ name }) => name)]);
+    // A new namespace has what the machine's own has.
+    for (const host of namesOf(layout)) {
+      run([...this.on(host), "sh", "-c", `echo ${routers.has(host) ? 1 : 0} > /proc/sys/net/ipv4/ip_forward`]);
     }
     this.enforce(state);
   }
@@ -99,19 +102,28 @@ export class Network {
 
   /** The processes of a host. */
   pids(host: string): readonly number[] {
-    const list = run(["ip", "netns", "pids", `${this.#prefix}${host}`]);
-    return list.split("\n").filter(Boolean).map(Number);
+    return this.#pidsOf([host]);
   }
 
-  /** Ends every process of every host, and takes away all there is. */
-  async remove(): Promise<void> {
+  #pidsOf(hosts: readonly string[]): readonly number[] {
+    const spaces = new Set(hosts.map((host) => `net:[${statSync(join(NAMESPACES, `${this.#prefix}${host}`)).ino}]`));
+    const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+    return pids.filter((pid) => spaces.has(spaceOf(pid))).map(Number);
+  }
+
+  /** Ends every process of every host, by SIGKILL alone if asked, and takes away all there is. */
+  async remove({ isAbrupt = false }: { readonly isAbrupt?: boolean } = {}): Promise<void> {
     const hosts = this.hosts();
-    for (const signal of ["SIGCONT", "SIGTERM", "SIGKILL"] as const) {
-      for (const pid of hosts.flatMap((host) => this.pids(host))) end(pid, signal);
+    const signals = isAbrupt ? (["SIGKILL"] as const) : (["SIGCONT", "SIGTERM", "SIGKILL"] as const);
+    for (const signal of signals) {
+      const left = (): readonly number[] => this.#pidsOf(hosts);
+      for (const pid of left()) end(pid, signal);
       if (signal === "SIGCONT") continue;
       // Agents end quickly, and overlays wait for their flows.
       const deadline = performance.now() + (signal === "SIGTERM" ? 1500 : 5000);
-      while (performance.now() < deadline && hosts.some((host) => this.pids(host).length > 0)) {
+      for (let pids = left(); pids.length > 0 && performance.now() < deadline; pids = left()) {
+        // One that was killed may have started another just before.
+        if (signal === "SIGKILL") for (const pid of pids) end(pid, signal);
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     }
@@ -122,6 +134,15 @@ export class Network {
     if (lines.length === 0) return;
     const where = host === undefined ? [] : ["-n", `${this.#prefix}${host}`];
     run(["ip", ...where, "-batch", "-"], `${lines.join("\n")}\n`);
+  }
+}
+
+/** Returns the network namespace of a process; empty if it has ended. */
+function spaceOf(pid: string): string {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`);
+  } catch {
+    return "";
   }
 }
 

@@ -33,7 +33,7 @@ export interface SelfTestOptions {
   readonly loaders: Loaders;
 }
 
-/** Why a check was skipped, which is no fault of this version; undefined if it passed. */
+/** Reason why a check was skipped, which is not a fault of this version; undefined if it passed. */
 type Skipped = string | undefined;
 type Check = (signal: AbortSignal) => Promise<Skipped>;
 

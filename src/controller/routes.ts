@@ -17,6 +17,7 @@ import { eventRoutes, type EventRouteDeps } from "./events/routes.ts";
 import { nodeImageRoutes, type ImageRouteDeps } from "./images/routes.ts";
 import { activationRoutes, type ActivationRouteDeps } from "./nodes/activations/routes.ts";
 import { nodeRoutes, type NodeRouteDeps } from "./nodes/routes.ts";
+import { orgRoutes, type OrgRouteDeps } from "./org/routes.ts";
 import { repositoryRoutes, type RepositoryRouteDeps } from "./registry/routes.ts";
 import { registryTokenRoutes, type RegistryTokenRouteDeps } from "./registry/token-routes.ts";
 import { releaseRoutes, type ReleaseRouteDeps } from "./releases/routes.ts";
@@ -30,6 +31,7 @@ import type { Route } from "./http/route.ts";
 
 /** Services that the operations of the API call, and what they show. */
 export type RouteDeps = OauthRouteDeps &
+  OrgRouteDeps &
   NodeRouteDeps &
   ActivationRouteDeps &
   AgentTokenRouteDeps &
@@ -60,6 +62,7 @@ export function apiRoutes(deps: RouteDeps): readonly Route[] {
   const routes: Route[] = [
     ...serviceRoutes(deps, () => routes),
     ...oauthRoutes(deps),
+    ...orgRoutes(deps),
     ...nodeRoutes(deps),
     ...activationRoutes(deps),
     ...agentTokenRoutes(deps),

@@ -1,3 +1,4 @@
+import type { Random } from "../lib/async/backoff.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Store } from "../host/data-store/store.ts";
 import type { GuardedConnector } from "../host/net/guarded-connect.ts";
@@ -11,5 +12,5 @@ export interface TransferDeps {
   readonly emit: (event: TransferEvent) => void;
   /** Reports a complete part and waits for the order to publish it. */
   readonly mayPublish: (resume: Resume, signal: AbortSignal) => Promise<void>;
-  readonly random: () => number;
+  readonly random: Random;
 }

@@ -1,4 +1,4 @@
-import { backoff, jitter } from "../lib/async/backoff.ts";
+import { backoff, jitter, type Random } from "../lib/async/backoff.ts";
 import type { GetObjectCommandOutput, S3Client } from "@aws-sdk/client-s3";
 import type { Clock } from "../host/clock.ts";
 import type * as s3Sdk from "../host/net/s3-sdk.ts";
@@ -17,8 +17,7 @@ export interface S3Options {
   readonly connect: Connect;
   readonly clock: Clock;
   readonly emit: (event: TransferEvent) => void;
-  /** Random number in [0, 1). */
-  readonly random: () => number;
+  readonly random: Random;
   /** Aborts the search for the bucket's region. */
   readonly signal: AbortSignal;
 }

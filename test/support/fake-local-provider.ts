@@ -82,7 +82,7 @@ export class FakeLocalProvider implements LocalProvider {
   /** Whether a trigger waits to be aborted after its lines instead of ending. */
   isTriggerEndless = false;
   thrown: Error | undefined;
-  readonly asked: unknown[] = [];
+  readonly requested: unknown[] = [];
   aborted = 0;
 
   status(): Status {
@@ -106,7 +106,7 @@ export class FakeLocalProvider implements LocalProvider {
   }
 
   async *logs(options: LogsQuery, signal: AbortSignal): AsyncGenerator<LogLine> {
-    this.asked.push(options);
+    this.requested.push(options);
     yield* options.lines === 0 ? [] : this.lines.slice(-options.lines);
     if (!options.follow) return;
     yield* this.followed;
@@ -114,7 +114,7 @@ export class FakeLocalProvider implements LocalProvider {
   }
 
   async *trigger(event: string, body: unknown, signal: AbortSignal): AsyncGenerator<TriggerLine> {
-    this.asked.push({ event, body });
+    this.requested.push({ event, body });
     yield* this.triggerLines;
     if (this.thrown !== undefined) throw this.thrown;
     if (this.isTriggerEndless) await this.#untilAborted(signal);
@@ -124,14 +124,14 @@ export class FakeLocalProvider implements LocalProvider {
   stream: LocalStream | undefined;
 
   async *containerLogs(query: ContainerLogsQuery, signal: AbortSignal): AsyncGenerator<ContainerLogPiece> {
-    this.asked.push(query);
+    this.requested.push(query);
     yield* this.containerPieces;
     if (this.thrown !== undefined) throw this.thrown;
     if (query.follow) await this.#untilAborted(signal);
   }
 
   async containerExec(query: ContainerExecQuery): Promise<LocalStream> {
-    this.asked.push(query);
+    this.requested.push(query);
     if (this.thrown !== undefined) throw this.thrown;
     if (this.stream === undefined) throw new InputError("not-found", `there is no container ${query.container}`);
     return this.stream;
@@ -140,13 +140,13 @@ export class FakeLocalProvider implements LocalProvider {
   upgradeStatus: UpgradeAnswer["output"]["status"] = UPGRADE_ANSWERS.begun;
 
   async upgrade(order: UpgradeOrder): Promise<UpgradeAnswer> {
-    this.asked.push({ order });
+    this.requested.push({ order });
     if (this.thrown !== undefined) throw this.thrown;
     return { output: { status: this.upgradeStatus } };
   }
 
   async register(license: string): Promise<NodeIdentity> {
-    this.asked.push({ license });
+    this.requested.push({ license });
     if (this.thrown !== undefined) throw this.thrown;
     return identity;
   }
@@ -155,7 +155,7 @@ export class FakeLocalProvider implements LocalProvider {
   readonly steps: ActivationStep[] = [];
 
   async activate(request: ActivationRequest): Promise<ActivationStep> {
-    this.asked.push({ request });
+    this.requested.push({ request });
     if (this.thrown !== undefined) throw this.thrown;
     return this.steps.shift() ?? { state: "approved", license: "a.b.c" };
   }
@@ -164,7 +164,7 @@ export class FakeLocalProvider implements LocalProvider {
   onReset = (): void => undefined;
 
   async reset(request: ResetRequest): ReturnType<LocalProvider["reset"]> {
-    this.asked.push({ reset: request });
+    this.requested.push({ reset: request });
     if (this.thrown !== undefined) throw this.thrown;
     const { startedAt, state } = this.currentStatus;
     return {
@@ -174,7 +174,7 @@ export class FakeLocalProvider implements LocalProvider {
   }
 
   async resetFloor(name: FloorName): Promise<FloorReset> {
-    this.asked.push({ name });
+    this.requested.push({ name });
     if (name === "cluster") throw new InputError("not-found", "there is no cluster document");
     return { name, from: 7, to: 0 };
   }
@@ -196,7 +196,7 @@ export class FakeLocalProvider implements LocalProvider {
   }
 
   async routeTo(address: string): Promise<RouteAnswer> {
-    this.asked.push({ routeTo: address });
+    this.requested.push({ routeTo: address });
     return { ...this.way, to: address };
   }
 
@@ -205,7 +205,7 @@ export class FakeLocalProvider implements LocalProvider {
   currentConfig: Config = {};
 
   async plan(config: Config | undefined): Promise<PlanReport> {
-    this.asked.push({ config });
+    this.requested.push({ config });
     if (this.thrown !== undefined) throw this.thrown;
     return this.currentPlan;
   }
@@ -219,7 +219,7 @@ export class FakeLocalProvider implements LocalProvider {
   }
 
   async rollback(request: RollbackRequest): Promise<RollbackReport> {
-    this.asked.push(request);
+    this.requested.push(request);
     if (this.thrown !== undefined) throw this.thrown;
     const { document, plan } = request;
     return { schema: 1, document, from: 8, to: 7, ...(plan ? { plan: this.currentPlan } : {}) };
@@ -263,22 +263,22 @@ export class FakeLocalProvider implements LocalProvider {
   }
 
   tryNetwork({ minutes }: NetworkTryRequest): Promise<CommitReport> {
-    this.asked.push(`network try ${minutes}`);
+    this.requested.push(`network try ${minutes}`);
     return Promise.resolve(this.networkNow);
   }
 
   keepNetwork(): Promise<CommitReport> {
-    this.asked.push("network keep");
+    this.requested.push("network keep");
     return Promise.resolve(this.networkNow);
   }
 
   revertNetwork(): Promise<CommitReport> {
-    this.asked.push("network revert");
+    this.requested.push("network revert");
     return Promise.resolve(this.networkNow);
   }
 
   wake(): void {
-    this.asked.push("wake");
+    this.requested.push("wake");
   }
 
   async #untilAborted(signal: AbortSignal): Promise<void> {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
-import { lacksForMachines } from "./upgrades/appliance-machine.ts";
+import { missingForMachines } from "./upgrades/appliance-machine.ts";
 import { InstalledStage } from "./upgrades/installed-stage.ts";
 import { filesOf, type MachineFiles } from "./machine/machine-files.ts";
 import { onceInRun } from "./once-in-run.ts";
@@ -22,7 +22,7 @@ export interface InstalledNode {
   readonly base: Release;
   /** A newer one, which verifies in seconds instead of minutes. */
   readonly good: Release;
-  /** The files of the machine before the package was installed. */
+  /** The files of the machine before the package was installed; empty unless they are to be compared. */
   readonly before: MachineFiles;
 }
 
@@ -35,24 +35,26 @@ export function replaced(text: string, part: string, by: string): string {
   return text.replaceAll(part, by);
 }
 
-/** Packages the two releases that all files of a run use; it takes longer than what most of their tests do. */
-async function packageBoth(dir: string): Promise<void> {
-  const releases = new Releases(dir);
-  await releases.package(BASE);
-  await releases.upgrade(BASE, GOOD, judgesSoon);
+/** Packages the two releases that all files of a run use, which takes longer than most of their tests, and returns their directory. */
+export function sharedReleases(): Promise<string> {
+  return onceInRun("releases", async (dir) => {
+    const releases = new Releases(dir);
+    await releases.package(BASE);
+    await releases.upgrade(BASE, GOOD, judgesSoon);
+  });
 }
 
 /** Provides a machine for the tests of a file, with the package, a registered node and a network of ours, or empty. */
-export function installedNode({ isInstalled = true } = {}): InstalledNode {
+export function installedNode({ isInstalled = true, isCompared = false } = {}): InstalledNode {
   const dir = mkdtempSync(join(tmpdir(), "hf-releases-"));
   let made: InstalledNode | undefined;
   beforeAll(async () => {
-    const [stage, both] = await Promise.all([InstalledStage.make(), onceInRun("releases", packageBoth)]);
+    const [stage, shared] = await Promise.all([InstalledStage.make(), sharedReleases()]);
     // The same files under names of its own, to which it adds.
-    execFileSync("cp", ["-al", `${both}/.`, dir]);
+    execFileSync("cp", ["-al", `${shared}/.`, dir]);
     const releases = new Releases(dir);
     const [base, good] = [releases.named(BASE), releases.named(GOOD)];
-    made = { stage, releases, base, good, before: await filesOf(stage.machine) };
+    made = { stage, releases, base, good, before: isCompared ? await filesOf(stage.machine) : [] };
     if (!isInstalled) return;
     await stage.install(base);
     await stage.setUp({ metrics: { listen: METRICS } });
@@ -63,7 +65,7 @@ export function installedNode({ isInstalled = true } = {}): InstalledNode {
     await made?.stage.remove();
   });
   const get = (): InstalledNode => {
-    if (made === undefined) throw new Error(lacksForMachines() ?? "the machine is not made yet");
+    if (made === undefined) throw new Error(missingForMachines() ?? "the machine is not made yet");
     return made;
   };
   return {

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { freemem, tmpdir } from "node:os";
 import { join } from "node:path";
 import { UNDER_UNITS } from "./machine/real-units.ts";
@@ -30,9 +30,13 @@ function hasRoom(): boolean {
   }
 }
 
-/** Undefined if nothing can be run there, as where it is mounted with `noexec`. */
+/** Names its process, so that the next run finds what a killed one left in memory. Undefined if nothing can be run there (`noexec`). */
 function made(parent: string): string | undefined {
-  const dir = mkdtempSync(join(parent, "hf"));
+  for (const name of readdirSync(parent)) {
+    const [, pid] = /^hf(\d+)\.\w{6}$/.exec(name) ?? [];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) rmSync(join(parent, name), { recursive: true, force: true });
+  }
+  const dir = mkdtempSync(join(parent, `hf${process.pid}.`));
   const program = join(dir, "program");
   writeFileSync(program, "#!/bin/sh\n", { mode: 0o755 });
   const { status } = spawnSync(program);

@@ -14,6 +14,11 @@ export function memoryDir(): string {
   return madeIn(existsSync("/dev/shm") && !UNDER_UNITS ? "/dev/shm" : tmpdir());
 }
 
+/** Creates one outside /dev, where the other temporary files may be: for code that refuses the directories of the kernel. */
+export function dirOutsideDev(): string {
+  return madeIn("/var/tmp");
+}
+
 function madeIn(parent: string): string {
   const path = mkdtempSync(join(parent, "hf-"));
   onTestFinished(() => {

@@ -6,12 +6,12 @@ const LOOKS = 15;
 /** Waits until a number is above 0 and stays the same. */
 export function untilStill(what: string, read: () => number | Promise<number>): Promise<number> {
   let last = -1;
-  let looks = 0;
+  let polls = 0;
   return waitFor(what, async () => {
     const value = await read();
-    looks = value > 0 && value === last ? looks + 1 : 0;
+    polls = value > 0 && value === last ? polls + 1 : 0;
     last = value;
-    return looks >= LOOKS && value;
+    return polls >= LOOKS && value;
   });
 }
 

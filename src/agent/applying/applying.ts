@@ -96,7 +96,7 @@ export class Applying {
         this.apply();
         this.#settle();
       },
-      onRelease: () => this.engine.look("commit"),
+      onRelease: () => this.engine.reevaluate("commit"),
       onStanding: () => this.#settle(),
     });
     this.engine = new Engine({

@@ -17,7 +17,7 @@ export interface OverlayReading {
   readonly parsed: ParsedSections;
   readonly status: OverlayStatus;
   readonly view: OverlayView;
-  /** Undefined without an answering overlay. */
+  /** Undefined if the overlay does not answer. */
   readonly counters: OverlayCounters | undefined;
   /** This machine's IPv4 addresses by link. */
   readonly addresses: ReadonlyMap<string, readonly string[]>;

@@ -24,7 +24,7 @@ export const TaskState = z.discriminatedUnion("status", [
     ...Moved,
     rate: z.number().optional(),
     entries: z.number().optional(),
-    /** Why the last attempt failed, until bytes move again. */
+    /** Reason why the last attempt failed; removed once bytes are transferred again. */
     trouble: z.string().optional(),
   }),
   z.object({

@@ -216,7 +216,7 @@ export class Transfers {
     active.child?.publish();
   }
 
-  /** Size known only to this process. */
+  /** Fails a download that exceeds the free disk space. The child process reports the size, which is not stored. */
   #judgeRoom(id: string, { bytes, total }: Extract<TransferEvent, { is: "progress" }>, active: Active): void {
     const { room, log } = this.#options;
     const message = room.heard(id, bytes, total);

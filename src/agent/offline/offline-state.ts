@@ -97,7 +97,7 @@ export function shownDocument({ name, version, receivedAt, refused, body }: Left
 
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
-/** Reads the applied document, the previous one, and the one that was rolled back: a log may contain parts of each. */
+/** Returns the secrets of the applied, previous and rolled-back documents, since a log may contain those of each. */
 async function documentSecrets(files: Files, stateDir: string, name: DocumentName): Promise<readonly string[]> {
   const at = (file: string): StateFile<Stored> =>
     stateFile(files, { path: `${stateDir}/desired/${file}.json`, schema: Stored, keepsPrevious: true });

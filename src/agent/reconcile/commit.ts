@@ -151,10 +151,10 @@ export class Commit {
 
   /**
    * Returns the value to apply for a section: the desired one, or the confirmed one while the desired one is held. If no value was ever
-   * confirmed, the section rests in the state that the restore left.
+   * confirmed, the section stays in the state that the restore left.
    */
-  effective(section: string, raw: unknown): { readonly value: unknown } | "rest" {
-    return this.whyNot(section, raw) === undefined ? { value: raw } : (this.#proven.valueOf(section) ?? "rest");
+  effective(section: string, raw: unknown): { readonly value: unknown } | "unchanged" {
+    return this.whyNot(section, raw) === undefined ? { value: raw } : (this.#proven.valueOf(section) ?? "unchanged");
   }
 
   /** Returns the proven value to apply for a section whose change could not start, if there is one. */

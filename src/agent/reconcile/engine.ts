@@ -100,7 +100,7 @@ export class Engine {
   }
 
   /** Re-evaluates the named sections, or all, at once: something they depend on or own may have changed. */
-  look(reason: string, names: readonly string[] = this.names): void {
+  reevaluate(reason: string, names: readonly string[] = this.names): void {
     this.#options.log.debug({ reason, sections: names }, "re-evaluating");
     this.#want(names);
   }
@@ -181,7 +181,7 @@ export class Engine {
     this.#wanted.clear();
     const work = wanted.flatMap((section): Work[] => {
       const effective = commit.effective(section.name, rawOf(section, desired));
-      return effective === "rest" ? [] : [{ section, raw: effective.value }];
+      return effective === "unchanged" ? [] : [{ section, raw: effective.value }];
     });
     for (const { section, raw } of work) {
       const track = this.#track(section.name);
@@ -213,7 +213,7 @@ export class Engine {
     if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
     if (result.end === "done") await this.#adopt(result, work);
     if (result.end !== "stale") this.#take(result, work, desired);
-    for (const section of wanted) if (work.every((one) => one.section !== section)) this.#rest(section, desired);
+    for (const section of wanted) if (work.every((one) => one.section !== section)) this.#unchanged(section, desired);
     if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();
   }
 
@@ -267,8 +267,8 @@ export class Engine {
     }
   }
 
-  /** Reports a section that rests as it is, since no confirmed value exists. */
-  #rest(section: Reconciler, desired: DesiredState): void {
+  /** Reports a section that stays as it is, since no confirmed value exists. */
+  #unchanged(section: Reconciler, desired: DesiredState): void {
     const result: SectionResult = { name: section.name, outcome: { state: "converged" }, planned: [], steps: 0 };
     this.#answer(this.#withheld(section, result, desired), "", desired.version);
   }

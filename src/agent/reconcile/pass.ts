@@ -139,7 +139,7 @@ class Pass {
           name: section.name,
           outcome,
           ...judgedBy(prepared),
-          looked: [],
+          observed: [],
           planned: [],
           steps: 0,
         });
@@ -149,7 +149,7 @@ class Pass {
         this.#unsupported(section, raw, prepared.unsupported);
         return undefined;
       }
-      const view = await this.#look(section, prepared);
+      const view = await this.#observe(section, prepared);
       return { section, prepared, view, failures: [], planned: [], steps: 0, isOver: false };
     } catch (error) {
       this.#failed(section.name, error, prepared);
@@ -160,7 +160,7 @@ class Pass {
   /** Reports unsupported sections only if they are desired. */
   #unsupported({ name }: Reconciler, raw: unknown, reason: string): void {
     const outcome = raw === undefined ? ({ state: "converged" } as const) : ({ state: "unsupported", reason } as const);
-    this.#results.push({ name, outcome, rejected: [], notices: [], looked: [], planned: [], steps: 0 });
+    this.#results.push({ name, outcome, rejected: [], notices: [], observed: [], planned: [], steps: 0 });
   }
 
   async #take(phase: Phase, later: readonly Phase[]): Promise<PhaseEnd> {
@@ -170,7 +170,7 @@ class Pass {
     if (this.#options.isStale()) return "stale";
     try {
       // Earlier phases may have changed the section's observation.
-      if (this.#hasChanged) candidate.view = await this.#look(section, prepared);
+      if (this.#hasChanged) candidate.view = await this.#observe(section, prepared);
       const { view } = candidate;
       const steps = what === "removals" ? view.steps.filter(isRemoval) : view.steps;
       await this.#cover(section, steps, later);
@@ -179,7 +179,7 @@ class Pass {
       const end = isAtOnce ? await this.#applyAll(candidate, steps) : await this.#apply(candidate, steps);
       if (end === "stale" || (end === "through" && what === "removals")) return end;
       const isCut = end === "guard-failed" || end === "not-stored";
-      const after = isCut || steps.length === 0 ? view : await this.#look(section, prepared);
+      const after = isCut || steps.length === 0 ? view : await this.#observe(section, prepared);
       this.#over(candidate, after);
       return end;
     } catch (error) {
@@ -201,8 +201,8 @@ class Pass {
       name: section.name,
       outcome: outcomeOf(after, failures[0]),
       ...judgedBy(prepared, after),
-      looked: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
-      untold: after.untold,
+      observed: [...after.waits, ...failures.map((failure) => issueOf(section.name, failure))],
+      undetermined: after.undetermined,
       planned,
       steps,
       reported: after.reported(),
@@ -320,7 +320,7 @@ class Pass {
       const { section, prepared, left } = candidate;
       if (left === undefined || !this.#covered.some((due) => due.section === section.name && this.#isGuarded(due)))
         continue;
-      candidate.view = await this.#look(section, prepared);
+      candidate.view = await this.#observe(section, prepared);
       const { steps, unproven } = candidate.view;
       const one = steps.find(({ step, isFollowing }) => step.guarded && !isFollowing && !left.has(nameOf(step)));
       if (one !== undefined) {
@@ -346,7 +346,7 @@ class Pass {
     const known = failures.length;
     await this.#cover(section, following, []);
     await this.#apply(candidate, following);
-    this.#over(candidate, await this.#look(section, prepared));
+    this.#over(candidate, await this.#observe(section, prepared));
     return failures[known];
   }
 
@@ -357,8 +357,8 @@ class Pass {
     return commit.restore(sections, signal);
   }
 
-  #look(section: Reconciler, prepared: Prepared): Promise<View> {
-    return this.#within(section, "observe", (signal) => prepared.look(signal));
+  #observe(section: Reconciler, prepared: Prepared): Promise<View> {
+    return this.#within(section, "observe", (signal) => prepared.observe(signal));
   }
 
   #within<T>(section: Reconciler, what: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {

@@ -27,7 +27,7 @@ export async function preview(work: readonly Work[], clock: Clock, signal: Abort
         continue;
       }
       const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: observe`, signal };
-      const view = await withinDeadline(bounds, (signal) => prepared.look(signal));
+      const view = await withinDeadline(bounds, (signal) => prepared.observe(signal));
       const steps = view.steps.slice(0, MAX_STEPS).map(shownStep);
       plans.push({
         ...base,

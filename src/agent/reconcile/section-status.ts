@@ -24,7 +24,7 @@ export interface Standing {
   /** Time at which each issue and notice was first seen, by `issueKey`. */
   readonly sinces: ReadonlyMap<string, number>;
   /** Issues of the last observation and its versions; kept while the machine cannot be observed. */
-  readonly looked?: { readonly version: Versions; readonly issues: readonly Issue[] };
+  readonly observed?: { readonly version: Versions; readonly issues: readonly Issue[] };
   /** The section's own report, free of secrets. */
   readonly reported: Readonly<Record<string, unknown>>;
   /** Document versions that this state answers. */
@@ -71,22 +71,23 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
   // Values that the pass did not evaluate stay.
   const rejected = result.rejected ?? before?.issues.slice(0, before.rejected) ?? [];
   const notices = result.notices ?? before?.notices ?? [];
-  const looked = result.looked === undefined ? before?.looked : { version: attempt.version, issues: result.looked };
-  const isStillKnown = looked !== undefined && sameVersions(looked.version, attempt.version);
+  const observed =
+    result.observed === undefined ? before?.observed : { version: attempt.version, issues: result.observed };
+  const isStillKnown = observed !== undefined && sameVersions(observed.version, attempt.version);
   const isSame = before !== undefined && stateKey(before.outcome) === stateKey(outcome);
   const isSettled = outcome.state === "converged" || outcome.state === "rejected" || outcome.state === "unsupported";
   const isSameVersion = before !== undefined && sameVersions(before.version, attempt.version);
   return {
     section: result.name,
     outcome,
-    issues: [...rejected, ...(isStillKnown ? looked.issues : [])],
+    issues: [...rejected, ...(isStillKnown ? observed.issues : [])],
     rejected: rejected.length,
     notices,
     sinces: new Map([
-      ...sincesToKeep(result.untold ?? [], before?.sinces),
-      ...sincesOf([...rejected, ...notices, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
+      ...sincesToKeep(result.undetermined ?? [], before?.sinces),
+      ...sincesOf([...rejected, ...notices, ...(observed?.issues ?? [])], before?.sinces, attempt.now),
     ]),
-    ...defined({ looked }),
+    ...defined({ observed }),
     reported,
     version: attempt.version,
     steps: result.steps + (isSameVersion ? before.steps : 0),
@@ -107,8 +108,8 @@ function sincesToKeep(
   paths: readonly string[],
   before: ReadonlyMap<string, number> = new Map<string, number>(),
 ): readonly (readonly [string, number])[] {
-  const untold = new Set(paths);
-  return [...before].filter(([key]) => untold.has(key.slice(key.indexOf(" ") + 1)));
+  const undetermined = new Set(paths);
+  return [...before].filter(([key]) => undetermined.has(key.slice(key.indexOf(" ") + 1)));
 }
 
 function sincesOf(

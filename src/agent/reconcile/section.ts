@@ -52,7 +52,7 @@ export interface Section<Desired, Actual, S extends Step> {
    */
   unproven?(desired: Desired, actual: Actual): readonly Issue[];
   /** Returns paths of items whose state is not known yet; their earlier issues keep their start time. Pure. */
-  untold?(desired: Desired, actual: Actual): readonly string[];
+  undetermined?(desired: Desired, actual: Actual): readonly string[];
 }
 
 export interface Parsed<Desired> {
@@ -111,10 +111,10 @@ export interface Prepared {
   readonly rejected: readonly Issue[];
   readonly notices: readonly Issue[];
   readonly isUnusable: boolean;
-  /** Why this node does not support it. */
+  /** Reason why this node does not support it. */
   readonly unsupported?: string;
   /** Observes and plans. */
-  look(signal: AbortSignal): Promise<View>;
+  observe(signal: AbortSignal): Promise<View>;
 }
 
 /** An observation and the steps that remain. */
@@ -125,7 +125,7 @@ export interface View {
   readonly waits: readonly Issue[];
   readonly notices: readonly Issue[];
   readonly unproven: readonly Issue[];
-  readonly untold: readonly string[];
+  readonly undetermined: readonly string[];
   /** Records that the desired state is reached in the observed surroundings. */
   readonly reached: () => void;
   readonly reported: () => Readonly<Record<string, unknown>>;
@@ -177,7 +177,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
         notices,
         isUnusable,
         ...defined({ unsupported }),
-        async look(signal) {
+        async observe(signal) {
           const actual = await section.observe(signal, desired);
           const typed = new Map<PlannedStep, S>();
           const planned = section.plan(desired, actual);
@@ -201,7 +201,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
             waits: section.waits?.(desired, actual) ?? [],
             notices: section.notices?.(desired, actual) ?? [],
             unproven: section.unproven?.(desired, actual) ?? [],
-            untold: section.untold?.(desired, actual) ?? [],
+            undetermined: section.undetermined?.(desired, actual) ?? [],
             reached: () => {
               settled = actual;
             },

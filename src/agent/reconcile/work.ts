@@ -15,9 +15,9 @@ export interface SectionResult {
   /** Parts used differently from how they are written; absent like `rejected`. */
   readonly notices?: readonly Issue[];
   /** Items that wait or whose step failed; absent without a final observation. */
-  readonly looked?: readonly Issue[];
+  readonly observed?: readonly Issue[];
   /** Paths of items whose state is unknown. */
-  readonly untold?: readonly string[];
+  readonly undetermined?: readonly string[];
   /** Steps planned before the first one ran, without those that only follow changed surroundings. */
   readonly planned: readonly Step[];
   /** Number of applied steps. */
@@ -37,7 +37,7 @@ export interface PassResult {
   readonly end: "done" | "stale" | "restored";
   readonly results: readonly SectionResult[];
   readonly restored?: Restored;
-  /** Why an applied pass was rolled back. */
+  /** Reason why an applied pass was rolled back. */
   readonly evidence?: string;
 }
 

@@ -8,7 +8,7 @@ const LATE_CAP_MS = 120_000;
 const LATE_AFTER_MS = 600_000;
 const HOUR_MS = 3_600_000;
 
-/** Why the last session or attempt ended, as far as it matters for when to try again. */
+/** Reason why the last session or attempt ended, which determines the delay of the next. */
 export type Ending =
   | { readonly kind: "failed" } // could not be reached, or the session was lost
   | { readonly kind: "not-authentic" } // 4001: retried, but without hurry

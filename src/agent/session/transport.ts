@@ -18,7 +18,7 @@ export interface TransportRequest {
 
 /** The events of a transport. Nothing follows `onEnd`. */
 export interface TransportListener {
-  /** A whole message or a pong was received, or the peer reads its answers while this side does not read. */
+  /** Called on a sign of life: a whole message, a pong, or, while reading is paused, progress of sending. */
   onHeard(): void;
   onMessage(frame: string): void;
   onPong(): void;
@@ -30,7 +30,7 @@ export interface TransportEnd {
   readonly closeCode: number | undefined;
   /** The peer's reason, or an error of this side. */
   readonly reason: string;
-  /** Why this side ended it: too much was received, or the peer does not read. */
+  /** Reason why this side ended it: too much was received, or the peer does not read. */
   readonly ours?: "flooded" | "not-read";
 }
 

@@ -62,7 +62,7 @@ export interface OverdueDocument {
 interface Wanted {
   readonly since: number;
   readonly overdueAt: number;
-  /** Why the last attempt failed. */
+  /** Reason why the last attempt failed. */
   cause?: string;
 }
 

@@ -1,3 +1,4 @@
+import type { Random } from "../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
@@ -26,7 +27,7 @@ import type { AgentSignals } from "./signals.ts";
 export interface OpenApplyingOptions {
   readonly settings: AgentSettings;
   readonly clock: Clock;
-  readonly random: () => number;
+  readonly random: Random;
   readonly log: Logger;
   readonly files: Files;
   readonly reader: Reader;
@@ -79,7 +80,7 @@ export function openApplying(
   });
   stack.defer(() => applying.close());
   const accepted = new AcceptedDocuments({ ...options, applying });
-  signals.surroundings.changed(({ cause, sections }) => applying.engine.look(cause, sections));
+  signals.surroundings.changed(({ cause, sections }) => applying.engine.reevaluate(cause, sections));
   signals.connection.changed((connection) => {
     if (connection === undefined) return;
     accepted.setDeleted(false);

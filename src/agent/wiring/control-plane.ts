@@ -1,3 +1,4 @@
+import type { Random } from "../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import { InputError, InternalError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
@@ -44,7 +45,7 @@ import type { AgentSignals } from "./signals.ts";
 
 export interface OpenDocumentSyncOptions {
   readonly clock: Clock;
-  readonly random: () => number;
+  readonly random: Random;
   readonly log: Logger;
   readonly http: HttpClient;
   readonly identity: IdentityFiles;

@@ -1,3 +1,4 @@
+import type { Random } from "../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import type { Files } from "../../host/files/files.ts";
@@ -14,7 +15,7 @@ export interface AgentOptions {
   readonly reader: Reader;
   readonly log: Logger;
   readonly memory: LogMemory;
-  readonly random: () => number;
+  readonly random: Random;
   /** Problems that were found before the start. */
   readonly found?: readonly { readonly code: string; readonly message: string }[];
   /** Called when a reset is ordered; the reset follows once the agent is closed. Without it a reset is refused. */

@@ -1,3 +1,4 @@
+import type { Random } from "../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf } from "../../host/files/state-file.ts";
@@ -28,7 +29,7 @@ export interface OpenReportsOptions {
   readonly settings: Pick<AgentSettings, "runDir">;
   /** The clock that stamps reports. */
   readonly stamps: Clock;
-  readonly random: () => number;
+  readonly random: Random;
   readonly log: Logger;
   readonly reader: Reader;
   readonly state: Pick<AgentState, "reported">;

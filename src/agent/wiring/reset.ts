@@ -146,7 +146,7 @@ async function removeContainers(
     );
     const prepared = exec.prepare(undefined);
     for (;;) {
-      const view = await prepared.look(signal);
+      const view = await prepared.observe(signal);
       const steps = view.steps.filter(({ step }) => factory || !step.kind.includes("volume"));
       const { containers, engine } = view.reported();
       if (engine === "unwell") throw new HostError("engine-unwell", "the container engine does not answer");
@@ -191,7 +191,7 @@ async function removeNetwork(
 async function converge(section: Reconciler, signal: AbortSignal): Promise<void> {
   const prepared = section.prepare(undefined);
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const { steps } = await prepared.look(signal);
+    const { steps } = await prepared.observe(signal);
     if (steps.length === 0) return;
     for (const step of steps) await step.apply(signal);
   }

@@ -1,8 +1,8 @@
 import type { MissingPart, Part } from "./part.ts";
 
 /**
- * Cuts parts until all of them have room: the largest logs first, down to one size that all of them fit into, and their beginnings before
- * their ends; then whole parts, the largest first. Pure.
+ * Reduces parts to `maxBytes` in all: first cuts the beginnings of the largest logs to one common size, then drops whole parts, the largest
+ * first. Pure.
  */
 export function fitInto(
   parts: readonly Part[],

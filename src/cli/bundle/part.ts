@@ -24,7 +24,7 @@ export interface PartSpec {
   make(tools: PartTools): Promise<string>;
 }
 
-/** One that was made. */
+/** A part with its content. */
 export interface Part {
   readonly name: string;
   readonly about: string;
@@ -45,7 +45,7 @@ export function byReason(
   }));
 }
 
-/** One that could not be. */
+/** A part that could not be made. */
 export interface MissingPart {
   readonly name: string;
   readonly reason: string;

@@ -191,7 +191,7 @@ const machineParts: readonly PartSpec[] = [
   tool("system/dmesg.txt", "dmesg", [], true),
 ];
 
-/** The journal of each unit where systemd runs, and the files that a program outside it writes. */
+/** Parts of the logs: the journal of each unit under systemd, and the log files of programs outside it. */
 function logParts({ left, reader, call }: Pick<PartTools, "left" | "reader" | "call">): readonly PartSpec[] {
   const { stateDir, runDir } = call.settings;
   const overlay = left.settings.isGood ? [left.settings.overlay.stateDir] : [];

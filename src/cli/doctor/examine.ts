@@ -48,7 +48,7 @@ async function examineFamily(
   );
 }
 
-/** A check that could not be made says nothing good and nothing bad, unless it is because it hangs or has a fault of its own. */
+/** Returns the result of a check that threw: a failure for a timeout or a bug, otherwise a skip. */
 function brokenCheck(error: Error, familyMs: number): Check {
   if (error.name === "TimeoutError") {
     return fail(
@@ -98,7 +98,7 @@ async function askAgent(call: Call): Promise<AgentAnswers> {
     }
   };
   const status = await get("/v1/status", Status);
-  // An agent that does not say how it is has nothing to say of the rest.
+  // Without a status, the other answers would fail in the same way.
   const rest = <T>(path: string, schema: z.ZodType<T>): Promise<T | undefined> =>
     error === undefined ? get(path, schema) : Promise.resolve(undefined);
   const [health, why, connectors, gateways, containers, observed] = await Promise.all([

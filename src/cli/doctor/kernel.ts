@@ -36,8 +36,8 @@ const COSTS: Readonly<Record<Exclude<keyof NetworkFeatures, "reasons" | "dhcp">,
 };
 
 /**
- * Which features are missing, and what that costs; a configuration that needs one says so itself, but nothing of the network section
- * works without nftables. Pure.
+ * Reports the missing features and what does not work without them. Only nftables is a warning, if the network section is used, which depends
+ * on it as a whole; an item that needs another feature has an issue of its own. Pure.
  */
 export function featureChecks(features: NetworkFeatures, isUsed: boolean): readonly Check[] {
   const missing = Object.entries(COSTS).filter(([name]) => features.reasons.has(name));

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Text64, Text4096 } from "../../protocol/values/values.ts";
 
-/** Result of a check: `code` is for programs, and `ok` if it passed. A skipped check says what could not be read, and why. */
+/** Result of a check: `code` is for programs, and `ok` if it passed. The message of a skipped check names what could not be read, and why. */
 export const DoctorCheck = z.object({
   family: z.string().max(32),
   name: z.string().max(300),

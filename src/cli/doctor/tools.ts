@@ -38,7 +38,7 @@ export interface DoctorTools {
   readonly network: () => Promise<readonly NetworkCheck[]>;
 }
 
-/** Checks of one kind; what one of them throws is its own. */
+/** Checks of one kind; an error of one family does not affect the others. */
 export interface CheckFamily {
   readonly name: string;
   run(tools: DoctorTools): Promise<readonly Check[]>;

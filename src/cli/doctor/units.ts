@@ -5,8 +5,9 @@ import { toolOutput, type CheckFamily } from "./tools.ts";
 /** Units of a managed install, required and optional. */
 export const UNITS = ["holdfast-agent.service", "holdfast-overlay.service", "holdfast-restore.service"] as const;
 export const OTHER_UNITS = ["holdfast-upgrade.service", "holdfast-controller.service"] as const;
-/** Successors of an overlay, of which one serves after an upgrade; and what only its journal is of use of. */
+/** Units of an overlay's successors, one of which serves after an upgrade. */
 export const SUCCESSORS = "holdfast-overlay@*.service";
+/** Unit of updates of the operating system; only its journal is used. */
 export const SYSTEM_UPDATE = "holdfast-os-update.service";
 const PROPERTIES =
   "Id,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,WatchdogUSec,Type,ExecMainStatus,MemoryMax,LimitNOFILE";

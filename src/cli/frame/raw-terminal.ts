@@ -4,11 +4,11 @@ import { InputError } from "../../errors.ts";
 export interface RawTerminal {
   readonly isTerminal: boolean;
   size(): { readonly columns: number; readonly rows: number };
-  /** Hands over every byte from now on. What it changes is put back by `end`, and when the process ends in any other way. */
+  /** Enters raw mode and passes on every byte. `end` restores the terminal, and so does the end of the process. */
   begin(listener: RawTerminalListener): void;
   pause(): void;
   resume(): void;
-  /** Shows bytes; false when it is behind, and `onDrain` is told when it is not any longer. */
+  /** Writes bytes; returns false if the buffer is full, and calls `onDrain` once it is empty. */
   write(bytes: Uint8Array): boolean;
   /** Restores what `begin` changed; may be called more than once. */
   end(): void;
@@ -19,9 +19,9 @@ export interface RawTerminalListener {
   onInputEnd(): void;
   onResize(): void;
   onDrain(): void;
-  /** The terminal does nothing by itself any longer but translate newlines. */
+  /** Raw mode is active; the terminal still translates newlines. */
   onRaw(): void;
-  /** The user has gone. */
+  /** The user disconnected. */
   onHangUp(reason: Error): void;
 }
 

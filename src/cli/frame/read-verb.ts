@@ -8,7 +8,7 @@ import type { Call, Verb } from "./verb.ts";
 import { watch } from "./watch.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** One report of the agent, and how it is shown. */
+/** Declares a verb that shows one report of the agent. */
 interface Reading<T> {
   /** Path of the report on the agent's read socket. */
   readonly path: string;

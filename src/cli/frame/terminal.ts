@@ -5,7 +5,7 @@ import { readAnswer } from "../../host/process/text-input.ts";
 import { isColorUnwanted } from "./settings.ts";
 
 export type Style = "green" | "yellow" | "red" | "bold" | "dim";
-/** Colours text, or leaves it alone where colours are unwanted. */
+/** Colours text; returns it unchanged if colours are disabled. */
 export type Paint = (style: Style, text: string) => string;
 
 /** Context for formatting a report. */
@@ -21,7 +21,7 @@ export interface View {
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
-  /** One line from standard input; undefined when it ends first. */
+  /** Reads one line from standard input; undefined at its end. */
   readLine(signal: AbortSignal): Promise<string | undefined>;
   /** Whether standard output is a terminal. */
   readonly isInteractive: boolean;
@@ -43,7 +43,7 @@ export function processTerminal(): Terminal {
     stderr.write(`holdfast: cannot write the output: ${error.message}\n`);
     process.exit(1);
   });
-  // Nobody is left to be told.
+  // There is nowhere left to report the error.
   stderr.on("error", () => undefined);
   const isColored = stdout.isTTY && !isColorUnwanted();
   return {

@@ -51,7 +51,7 @@ export interface Verb extends VerbSpec {
   run(call: Call): Promise<ExitClass | number>;
 }
 
-/** Loads each verb by its name; one that is a program of its own, such as `agent`, has a declaration only. */
+/** Loads each verb by its name. A verb that starts another program, such as `agent`, is only a declaration. */
 export type VerbList = Readonly<Record<string, () => Promise<VerbSpec | Verb>>>;
 
 /** One run of a verb. */
@@ -89,7 +89,7 @@ export type ReadTargets = (stateDir: string) => Promise<NetworkTargets>;
 export interface LocalSettings {
   /** @throws {InputError} `bad-settings` */
   read(path: string): Promise<JsonObject>;
-  /** Puts members in the place of what they were, null taking one away, and names those that change. @throws {InputError} `bad-settings` */
+  /** Replaces members of the settings; null removes one. Returns the names of changed members. @throws {InputError} `bad-settings` */
   change(path: string, changes: JsonObject, options?: { readonly isDry?: boolean }): Promise<readonly string[]>;
 }
 /** Requests an upgrade without an agent. */

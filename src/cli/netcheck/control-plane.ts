@@ -15,7 +15,7 @@ export interface ControlPlaneTarget {
 }
 
 const CLOCK_LIMIT_MS = 60_000;
-/** A path that no control plane serves. */
+/** Path for requests that no control plane answers with success. */
 const PROBE_PATH = "/agent/v1/session";
 
 /** Checks the path to the control plane. */

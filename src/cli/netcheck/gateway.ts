@@ -6,7 +6,7 @@ import { checkName, checkTcp, tried, wordsOf, type CheckTools } from "./tools.ts
 
 export type PathTarget = NetworkTargets["paths"][number];
 
-/** Everything about one path to a gateway that can be found out from outside the tunnel. */
+/** Checks one path to a gateway from outside the tunnel. */
 export async function checkPath(path: PathTarget, tools: CheckTools): Promise<readonly Finding[]> {
   const { host, port, local } = path;
   const dns = await checkName(host, tools);

@@ -18,7 +18,7 @@ export const CheckName = z.enum([
 ]);
 export type CheckName = z.infer<typeof CheckName>;
 
-/** Result of a check; `fix` says what a person can do. A skipped check says why. */
+/** Result of a check. `fix` is the remedy; the message of a skipped check is the reason. */
 export const NetworkCheck = z.object({
   target: z.enum(["node", "control-plane", "gateway"]),
   /** The origin of the control plane, or the gateway's FQDN. */
@@ -34,7 +34,7 @@ export const NetworkCheck = z.object({
 });
 export type NetworkCheck = z.infer<typeof NetworkCheck>;
 
-/** All checks, and whether none of them failed. */
+/** All checks, and their verdict: `pass` if none failed. */
 export const NetworkReport = z.object({
   schema: z.literal(1),
   verdict: z.enum(["pass", "fail"]),

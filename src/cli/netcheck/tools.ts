@@ -85,7 +85,7 @@ export async function checkName(host: string, tools: CheckTools): Promise<Found<
   }
 }
 
-/** Which addresses take a TCP connection; it passes when one does. */
+/** Connects to each address by TCP; passes if one accepts. */
 export async function checkTcp(
   targets: readonly TcpTarget[],
   fix: string,

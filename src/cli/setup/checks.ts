@@ -10,7 +10,7 @@ import { checkControlPlane } from "../netcheck/control-plane.ts";
 import type { Finding } from "../netcheck/result.ts";
 import { tried, wordsOf, type CheckTools } from "../netcheck/tools.ts";
 
-/** A check of netcheck under a name of its own. */
+/** A result of netcheck's check under another name. */
 export interface SetupFinding extends Omit<Finding, "check"> {
   readonly check: string;
 }
@@ -22,7 +22,7 @@ export interface SetupChecks {
   readonly clockBehind: ClockBehind | undefined;
 }
 
-/** Everything that has to be right before this machine can register and work. */
+/** Checks the conditions to register this machine. */
 export async function runChecks(
   { controlPlane, proxies, repositoryUrl, clockBehind }: SetupChecks,
   reader: Reader,
@@ -83,7 +83,7 @@ async function checkServers(name: string, reader: Reader, { signal }: CheckTools
   );
 }
 
-/** Says of the chain what netcheck says of the key. */
+/** Converts netcheck's result for the key to one for the certificate chain. */
 function tlsSaid(finding: Finding, clockBehind: ClockBehind | undefined): SetupFinding {
   if (finding.status === "skip") return finding;
   // A certificate that is not yet valid means a wrong clock, not TLS inspection.

@@ -44,7 +44,7 @@ interface Dialogue {
   readonly say: (text: string) => void;
 }
 
-/** Sets the machine up together with a person; nothing is put in force before it was asked for. */
+/** Sets up the machine by questions; applies nothing without a confirmation. */
 export async function runDialogue(call: Call): Promise<ExitClass> {
   const answers = openAnswers();
   const say = (text: string): void => call.terminal.out(`${text}\n`);
@@ -101,7 +101,7 @@ function standingRows(
   ];
 }
 
-/** Goes from question to question; an answer that cannot be used is asked for again. */
+/** Asks one question after another, and repeats a question after an invalid answer. */
 async function askAll(dialogue: Dialogue, standing: Standing, facts: Facts): Promise<Answers> {
   const { call, say } = dialogue;
   let answers: Answers = {};
@@ -173,7 +173,7 @@ async function confirmed(dialogue: Dialogue, text: string, usual: boolean, signa
   }
 }
 
-/** Puts the network in force on trial, and asks whether to keep it; without an answer it goes back by itself. */
+/** Applies the network on trial and asks whether to confirm it; without an answer it is reverted. */
 async function changeNetwork(dialogue: Dialogue, { network }: Standing, { wan }: Answers): Promise<boolean> {
   const { call, say } = dialogue;
   if (wan === undefined) return true;
@@ -221,7 +221,7 @@ async function changeClock({ call, say }: Dialogue, at: number): Promise<void> {
   }
 }
 
-/** The changes of the local settings that the answers ask for. */
+/** Returns the changes of the local settings for the answers. */
 function changesOf({ proxy, noProxy }: Answers): Record<string, unknown> {
   return { ...defined({ proxy }), ...(noProxy === undefined ? {} : { noProxy: [...noProxy] }) };
 }
@@ -253,7 +253,7 @@ async function runAndShowChecks({ call, say }: Dialogue, { settings }: Standing,
   say(bad === 0 ? "No check failed." : `${bad} of ${findings.length} checks failed; what is marked 'fix' may help.`);
 }
 
-/** One line a check, and what to do below it. Pure. */
+/** Formats one line per check, with the remedy below it. Pure. */
 function findingsText(findings: readonly SetupFinding[]): string {
   const rowsOf = ({ status, check, message, fix }: SetupFinding): (readonly [string, string])[] => [
     [`${status.toUpperCase()} ${check.padEnd(14)}`, message],

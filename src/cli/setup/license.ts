@@ -9,14 +9,14 @@ export type Profile = "appliance" | "agent";
 const SIGNATURE_LENGTH = 86;
 
 export interface LicenseRules {
-  /** The least that the time can be, Unix milliseconds. */
+  /** Lower bound of the current time, in Unix milliseconds. */
   readonly now: number;
   readonly profile?: Profile | undefined;
 }
 
 /**
- * A license that may be used on this machine now, as far as that can be seen without its control plane.
- * @throws {InputError} `invalid-license` saying which part is wrong: cut short, of another kind, expired, for another profile.
+ * Checks a license without its control plane and returns it.
+ * @throws {InputError} `invalid-license`: incomplete, of another kind, expired, or for another profile
  */
 export function judgeLicense(
   raw: string,

@@ -26,7 +26,7 @@ const COMMAND_MS = 90_000;
 
 /** State of this machine before setup. */
 export interface Standing {
-  /** Undefined when no agent runs. */
+  /** Undefined if no agent runs. */
   readonly status: Status | undefined;
   readonly node: NodeIdentity | undefined;
   readonly settings: JsonObject;
@@ -73,7 +73,7 @@ export async function readTargets(call: Call): Promise<NetworkTargets | undefine
   }
 }
 
-/** The least that the time can be, and whether the clock of this machine is behind it. */
+/** Returns the lower bound of the current time, and whether the clock of this machine is behind it. */
 export async function readTime(
   call: Call,
 ): Promise<{ readonly least: number; readonly behind: ClockBehind | undefined }> {
@@ -84,20 +84,20 @@ export async function readTime(
   return { least: least?.at ?? 0, behind: judgeClock(call.clock.now(), least) };
 }
 
-/** The links that may lead outside: neither loopback nor of our own making. */
+/** Returns the links that may be a WAN: neither loopback nor made by Holdfast. */
 export function readNics(): readonly string[] {
   const names = hostReader().list("/sys/class/net") ?? [];
   return names.filter((name) => name !== "lo" && !/^(?:hf-|holdfast|docker|veth|br-|virbr|bonding_masters)/.test(name));
 }
 
-/** The proxies that local settings name. */
+/** Returns the proxies of the local settings. */
 export function proxiesOf(settings: JsonObject): ProxySettings {
   const proxy = textOf(settings["proxy"]);
   const noProxy = listOf(settings["noProxy"]).filter((rule) => typeof rule === "string");
   return { ...(proxy !== undefined && URL.canParse(proxy) ? { https: new URL(proxy) } : {}), noProxy };
 }
 
-/** A proxy's address without its password. */
+/** Returns a proxy's address without its password. */
 export function hidePassword(address: string): string {
   if (!URL.canParse(address)) return "***";
   const url = new URL(address);
@@ -105,7 +105,7 @@ export function hidePassword(address: string): string {
   return url.href.replace(/\/$/, "");
 }
 
-/** Has its unit start the agent anew; false when the agent is of none or does not run. */
+/** Restarts the agent's unit; returns false if the agent does not run or has no unit. */
 export async function restartAgent(call: Call, settings: JsonObject): Promise<boolean> {
   const status = await runningStatus(call);
   if (status === undefined) return false;
@@ -115,7 +115,7 @@ export async function restartAgent(call: Call, settings: JsonObject): Promise<bo
   return true;
 }
 
-/** The unit of an installed agent, whose settings need not name it, by its control groups (cgroups(7)). Pure. */
+/** Returns the systemd unit of a process from its control groups (cgroups(7)); the settings need not name it. Pure. */
 export function agentUnit(groups: string): string | undefined {
   return /^(?:0:|\d+:name=systemd):\/(?:[^/\n]+\/)*(holdfast-agent\.service)$/m.exec(groups)?.[1];
 }

@@ -12,10 +12,10 @@ export interface Facts {
   /** Proxy of the local settings, without its password. */
   readonly proxy: string | undefined;
   readonly noProxy: readonly string[];
-  /** Why the network cannot be set here; undefined when it can. */
+  /** Reason why the network cannot be configured here; undefined if it can. */
   readonly whyNoNetwork: string | undefined;
   readonly isRegistered: boolean;
-  /** The wall clock, and the least that it can be, Unix milliseconds. */
+  /** The wall clock, and the lower bound of the current time, in Unix milliseconds. */
   readonly now: number;
   readonly least: number;
 }
@@ -27,9 +27,9 @@ export interface Answers {
   readonly length?: number;
   readonly gateway?: string;
   readonly dns?: readonly string[];
-  /** The whole of it, once its questions are done. */
+  /** The WAN settings, once all their questions are answered. */
   readonly wan?: Wan;
-  /** Null takes it away; undefined leaves it. */
+  /** Null removes the setting; undefined keeps it. */
   readonly proxy?: string | null;
   readonly noProxy?: readonly string[];
   /** Unix milliseconds to set the clock to. */
@@ -56,7 +56,7 @@ export type Parsed =
   | { readonly is: "wrong"; readonly why: string };
 
 export interface Question {
-  /** The step that it belongs to, which is shown as a heading when another one begins. */
+  /** The question's step, which is shown as a heading before its first question. */
   readonly step: "network" | "proxy" | "time" | "license";
   ask(answers: Answers, facts: Facts): string;
   parse(text: string, answers: Answers, facts: Facts): Parsed;
@@ -190,7 +190,7 @@ export function firstQuestion({ whyNoNetwork, nics }: Facts): QuestionId {
 
 const ipOf = ({ ip = "", length = 24 }: Answers): string => `${ip}/${length}`;
 
-/** Dots separate the parts of a license, which has no slash and no short name. */
+/** Reports whether an answer is a path: unlike a license it has a slash, or is short and not base64url JSON. */
 const isPath = (text: string): boolean => text.includes("/") || (text.length < 200 && !text.startsWith("ey"));
 
 function momentOf(text: string): number | undefined {

@@ -13,7 +13,7 @@ export type Tried = { readonly is: "kept" | "unchanged" } | { readonly is: "roll
 
 /**
  * Applies a network on trial through the agent, and confirms or reverts it as `decide` returns. If this program ends early, the
- * agent takes it back when its time is over.
+ * agent reverts it at the end of the trial.
  */
 export async function tryNetwork(
   call: Call,
@@ -39,7 +39,7 @@ export async function tryNetwork(
     await trying;
     return decision === "keep" ? { is: "kept" } : { is: "rolled-back", why: "it was not kept" };
   } catch (error) {
-    // Also when Ctrl-C was pressed, which must not keep us from taking it back.
+    // The caller's signal is not used: after Ctrl-C the change is reverted too.
     const revert = { ...call, signal: AbortSignal.timeout(30_000) };
     await ask(revert, adminRequest("/v1/network/revert", {}), CommitReport).catch(() => undefined);
     throw error;
@@ -50,7 +50,7 @@ function look(call: Call): Promise<CommitReport> {
   return ask(call, { method: "GET", path: "/v1/network/change", socket: READ_SOCKET }, CommitReport);
 }
 
-/** The first report of a trial whose steps are taken, or the last when there is none. */
+/** Returns the first report with a pending change, or the last report if the trial ends without one. */
 async function untilPending(
   call: Call,
   trial: { readonly ended: boolean },

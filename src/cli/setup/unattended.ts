@@ -29,7 +29,7 @@ import { defined } from "../../lib/defined.ts";
 const LOOK_EVERY_MS = 500;
 const ANSWER_MS = 10_000;
 
-/** Puts what a file says in force, without asking anybody. */
+/** Applies the settings of a file without questions. */
 export async function runUnattended(call: Call, path: string): Promise<ExitClass> {
   const steps: SetupStep[] = [];
   const note = (step: SetupStep["step"], state: SetupStep["state"], message: string): void => {
@@ -121,7 +121,7 @@ async function readSetupFile(path: string, signal: AbortSignal): Promise<SetupFi
   throw new InputError("invalid-setup", `${path}: ${describeIssues(parsed.error).join("; ")}`);
 }
 
-/** The members that have a field of their own, which are members of the local settings too. */
+/** Local settings that also have their own field in the file. */
 function ownOf({ network, proxy, noProxy }: SetupFile): JsonObject {
   return {
     ...defined({ network, proxy, noProxy }),
@@ -142,7 +142,7 @@ async function foretell(call: Call, { changes, license }: Wanted, { node }: Stan
   else note("register", ...alreadyIs(node, license.claims.jti));
 }
 
-/** The network first, on trial by the running agent and kept; then the file with everything. */
+/** Applies the network first, on trial by the running agent, and confirms it; then writes all local settings. */
 async function putInForce(call: Call, wanted: Wanted, standing: Standing, note: Note): Promise<void> {
   const { changes, network } = wanted;
   const local = await localSettings(call);
@@ -200,7 +200,7 @@ function alreadyIs({ fqdn, uid }: NodeIdentity, wanted: string): readonly ["unch
   return ["failed", `this node is ${fqdn} (${uid}), and the license is for ${wanted}: 'holdfast reset' makes room`];
 }
 
-/** Takes a license that was used out of the file that brought it. */
+/** Removes the used license from the file. */
 async function eraseLicense(path: string, note: Note, { isDry = false } = {}): Promise<void> {
   if (path === "-") return;
   const files = hostFiles();

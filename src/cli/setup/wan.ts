@@ -7,12 +7,12 @@ import { defined } from "../../lib/defined.ts";
 /** Address configuration of an interface. */
 export interface Wan {
   readonly nic: string;
-  /** Absent: by DHCP. */
+  /** Static addressing; DHCP if absent. */
   readonly fixed?: { readonly ip: string; readonly gateway?: string };
   readonly dns: readonly string[];
 }
 
-/** The length of a prefix, from `24`, `/24` or `255.255.255.0`; undefined when it is neither. Pure. */
+/** Parses a prefix length: `24`, `/24` or `255.255.255.0`; undefined for other text. Pure. */
 export function prefixLength(text: string): number | undefined {
   const plain = text.trim().replace(/^\//, "");
   if (/^\d{1,2}$/.test(plain)) return Number(plain) >= 1 && Number(plain) <= 32 ? Number(plain) : undefined;
@@ -24,7 +24,7 @@ export function prefixLength(text: string): number | undefined {
   return /^1+0*$/.test(bits) ? bits.replaceAll("0", "").length : undefined;
 }
 
-/** An address of a machine, maybe with its prefix length. Pure. */
+/** Parses a host address with an optional prefix length. Pure. */
 export function addressOf(text: string): { readonly ip: string; readonly length?: number } | undefined {
   const [ip = "", mask, ...rest] = text.trim().split("/");
   if (rest.length > 0 || !isIPv4(ip) || /^(?:0|127|22[4-9]|2[3-5]\d)\./.test(ip)) return undefined;
@@ -39,7 +39,7 @@ export function isInside(network: string, address: string): boolean {
   return block !== undefined && parseCidr(`${address}/${network.split("/")[1] ?? ""}`)?.text === block.text;
 }
 
-/** A section network in which this interface is so, and everything else as it was. Pure. */
+/** Returns the section `network` with this interface replaced. Pure. */
 export function withWan(before: JsonObject, { nic, fixed, dns }: Wan): JsonObject {
   const others = listOf(before["interfaces"]).filter((one) => {
     const entry = JsonObject.safeParse(one);

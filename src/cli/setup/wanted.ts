@@ -4,9 +4,9 @@ import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** Desired result of setup. */
 export interface Wanted {
-  /** Members of the local settings; null takes one away. */
+  /** Members of the local settings; null removes one. */
   readonly changes: JsonObject;
-  /** The network among them; null takes it away, undefined leaves it. */
+  /** The network of these settings; null removes it, undefined keeps it. */
   readonly network: JsonObject | null | undefined;
   readonly license: { readonly text: string; readonly claims: License } | undefined;
 }

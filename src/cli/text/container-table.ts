@@ -23,7 +23,7 @@ const STYLES: Readonly<Record<string, Style>> = {
   idle: "dim",
 };
 
-/** The engine where it is not well, and a line for each container; `now` in Unix milliseconds. */
+/** Formats the state of the engine if it has a problem, and a line for each container. `now` is in Unix milliseconds. */
 export function containersText({ engine, containers }: ContainersReport, now: number, paint: Paint): string {
   const head = engineText(engine, now, paint);
   if (containers.length === 0) return `${head}the applied configuration has no container\n`;
@@ -40,7 +40,7 @@ export function containersText({ engine, containers }: ContainersReport, now: nu
   return head + tableText(["NAME", "TYPE", "STATE", "SINCE", "HEALTH", "RESTARTS", "IMAGE", "REASON"], rows, paint);
 }
 
-/** A line for each volume. */
+/** Formats a line for each volume. */
 export function volumesText({ volumes }: VolumesReport, paint: Paint): string {
   if (volumes.length === 0) return "the applied configuration has no volume\n";
   const rows = volumes.map(({ name, state, encrypted, usedBy, path = "", reason = "" }) => [

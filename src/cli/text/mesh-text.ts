@@ -3,7 +3,7 @@ import type { GatewayServerView, PathView, PeerSessionView, PeerView } from "../
 import { stateText, type ItemText } from "./overlay-text.ts";
 import type { Paint } from "../frame/terminal.ts";
 
-/** A path to a gateway: which, how it stands, since when and why, and whether it carries; `now` in Unix milliseconds. */
+/** Formats a path to a gateway: its state with time and reason, and whether it carries the traffic. `now` is in Unix milliseconds. */
 export function pathText(gateway: string, path: PathView, now: number, paint: Paint): ItemText {
   const { id, state, since, reason, carries, attempts } = path;
   const span = since === undefined ? "" : ` ${formatSpan(now - since)}`;
@@ -25,7 +25,7 @@ export function pathName(id: string): string {
   return id === "" ? "(default path)" : `(path ${id})`;
 }
 
-/** The node's own gateway: where it listens, what it relays, whom it turned away. */
+/** Formats the node's own gateway: its addresses, relayed flows and rejected connections. */
 export function serverText(server: GatewayServerView, paint: Paint): ItemText {
   const { state, reason, message, refused, relays, addresses, port, clients, admitted } = server;
   const turnedAway = Object.entries(refused).filter(([, count]) => count > 0);
@@ -42,7 +42,7 @@ export function serverText(server: GatewayServerView, paint: Paint): ItemText {
   };
 }
 
-/** Another node: whether there is a way to it, how it dials this one, the sessions with it, and what it may use here. */
+/** Formats another node: its reachability, how it dials this one, the sessions with it, and the services it may use here. */
 export function peerText(peer: PeerView, now: number, paint: Paint): ItemText {
   const { fqdn, state, since, client, sessions, grants, moreGrants } = peer;
   const span = since === undefined ? "" : ` ${formatSpan(now - since)}`;
@@ -68,7 +68,7 @@ function clientLines(client: NonNullable<PeerView["client"]>, now: number, paint
   ];
 }
 
-/** Which way round a session is, and by which gateway. */
+/** Formats the direction of a session, and its gateway. */
 function sessionLines({ name }: PeerView, session: PeerSessionView, now: number): readonly string[] {
   const { role, gateway, path, since, activeFlows, flows } = session;
   const direction = role === "source" ? "session to it" : "session from it";
@@ -78,7 +78,7 @@ function sessionLines({ name }: PeerView, session: PeerSessionView, now: number)
   ];
 }
 
-/** An address with a port, as URLs have it (RFC 3986 §3.2.2). */
+/** Formats an address with a port as in URLs (RFC 3986 §3.2.2). */
 function addressText(ip: string, port: number): string {
   return `${ip.includes(":") ? `[${ip}]` : ip}:${port}`;
 }

@@ -19,7 +19,7 @@ export function networkText(report: CommitReport, now: number, columns: number, 
   return layOut(rows, columns);
 }
 
-/** A pending change on one line: how far it is, and what is left of its time. */
+/** Formats a pending change as one line: its progress and remaining time. */
 export function pendingText({ mode, state, secondsLeft }: PendingChange, paint: Paint): string {
   const left = formatDuration(secondsLeft * 1000);
   const name = mode === "try" ? "trial" : "change";

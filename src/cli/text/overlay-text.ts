@@ -34,7 +34,7 @@ const STYLES: Readonly<Record<string, Style>> = {
   down: "red",
 };
 
-/** A state in its colour. */
+/** Colours a state. */
 export function stateText(state: string, paint: Paint): string {
   const style = STYLES[state];
   return style === undefined ? state : paint(style, state);
@@ -45,7 +45,7 @@ export function placeText({ nic, address, port }: Omit<NonNullable<ConnectorView
   return `${nic ?? address ?? "any"}:${port}`;
 }
 
-/** Why an item is not as it should be. */
+/** Reason of an item's state if it is not the configured one. */
 export function reasonText({ code, message }: ItemReason, paint: Paint): string {
   return `${paint("yellow", code)} ${message}`;
 }
@@ -65,7 +65,7 @@ interface Standing {
   readonly ignored?: readonly ItemReason[] | undefined;
 }
 
-/** An item of a list: what leads it and how it stands, and below that the rest. */
+/** Text of an item of a list: a line with its name and state, and details below. */
 export interface ItemText {
   readonly head: string;
   readonly details: readonly string[];
@@ -75,11 +75,11 @@ interface ListText {
   readonly overlay: OverlayState;
   readonly issues: readonly Issue[];
   readonly items: readonly ItemText[];
-  /** Instead of items where there are none. */
+  /** Text without any item. */
   readonly none: string;
 }
 
-/** The overlay, what is wrong with the section as a whole, and its items, in lines no wider than `columns` where words allow it. */
+/** Formats the state of the overlay, the issues of the section, and its items. Wraps lines between words to `columns`. */
 export function listText({ overlay, issues, items, none }: ListText, { now, columns, paint }: View): string {
   const wrong = issues.map(({ path, code, message }) => {
     const text = message.startsWith(`${path}: `) ? message.slice(path.length + 2) : message;
@@ -95,7 +95,7 @@ export function listText({ overlay, issues, items, none }: ListText, { now, colu
 
 const INDENT = "  ";
 
-/** Details stand one indent in, what is left of a head two. */
+/** Details are indented by one level, continued lines of a heading by two. */
 function linesOf({ head, details }: ItemText, columns: number): readonly string[] {
   const [first = "", ...rest] = wrap(head, columns - 2 * INDENT.length);
   const below = details.flatMap((detail) => wrap(detail, columns - INDENT.length));

@@ -13,7 +13,7 @@ import { standingText } from "./upgrade-text.ts";
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);
 const FAULTS_SHOWN = 10;
 
-/** Exit class of the node's state: registered, connected, nothing failing, and no better than the verdict of `health`. */
+/** Returns the exit class of a node: whether it is registered, connected and without failures, and at best the verdict of `health`. */
 export function standing(status: Status, verdict: Health["verdict"] = "ok"): ExitClass {
   if (status.node === null) return "unregistered";
   if (verdict === "failed") return "failed";
@@ -25,7 +25,7 @@ export function standing(status: Status, verdict: Health["verdict"] = "ok"): Exi
   return Object.values(status.sections).some(({ state }) => TROUBLED_SECTIONS.has(state)) ? "degraded" : "ok";
 }
 
-/** The status for a person: one row a topic, times relative to `now` (Unix milliseconds). */
+/** Formats the status: one row per topic, with times relative to `now` in Unix milliseconds. */
 export function statusText(untrusted: Status, now: number, columns: number, paint: Paint): string {
   const status = plainValue(untrusted);
   const rows: (readonly [string, string])[] = [
@@ -99,7 +99,7 @@ const PLANE_STYLES: Readonly<Record<DataPlane["state"], Style>> = {
   unknown: "yellow",
 };
 
-/** Which path carries the traffic, since when, and why. */
+/** Formats the path that carries the traffic, with time and reason. */
 function dataPlaneRow({ state, paths, up, carrier, server }: DataPlane, now: number, paint: Paint): string {
   const parts = state === "none" ? [] : [`${paint(PLANE_STYLES[state], state)}, ${up} of ${paths} paths up`];
   if (carrier !== undefined) {

@@ -5,8 +5,8 @@ import type { Paint } from "../frame/terminal.ts";
 const NARROWEST = 8;
 
 /**
- * Rows below a heading, each column as wide as its widest cell; a column with nothing in it is left out. What is wider than
- * `atMost` is cut, the longest cells first, but for what is painted.
+ * Formats rows below a heading, each column as wide as its widest cell, and omits empty columns. Narrows the widest columns if the table is
+ * wider than `atMost`; painted cells are not cut.
  */
 export function tableText(
   heading: readonly string[],
@@ -25,7 +25,7 @@ export function tableText(
     .join("");
 }
 
-/** The widths, of which the largest give way until all fit or are as small as they may be. */
+/** Reduces the largest widths until their sum fits, or all are at their minimum. */
 function fitted(widths: readonly number[], least: readonly number[], room: number): readonly number[] {
   const fitting = [...widths];
   for (let over = fitting.reduce((sum, one) => sum + one, 0) - room; over > 0; over -= 1) {

@@ -1,6 +1,6 @@
 import type { UpgradeStanding } from "../../protocol/documents/release.ts";
 
-/** A standing in a line. */
+/** Formats the state of an upgrade as one line. */
 export function standingText({ state, step, from, to, reason }: UpgradeStanding): string {
   const way = to === undefined ? `from ${from}` : `from ${from} to ${to}`;
   switch (state) {

@@ -107,10 +107,10 @@ async function make(call: Call, max: number): Promise<"ok"> {
   return "ok";
 }
 
-/** Names of nodes are people's; those of files are everybody's. */
+/** Returns a node's name with only characters that are safe in a file name. */
 const fileName = (text: string): string => text.replaceAll(/[^\w.-]/g, "-").slice(0, 100);
 
-/** To a program with the report, as one object; else as it is, and the report beside it. */
+/** Prints the archive: with `--json` as one object with the report, otherwise raw, with the report on standard error. */
 async function give({ terminal, settings }: Call, about: Omit<BundleReport, "bytes">, archive: Buffer): Promise<"ok"> {
   const report = { ...about, bytes: archive.length };
   if (settings.isJson) {

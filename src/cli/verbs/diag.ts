@@ -30,7 +30,7 @@ const DiagReport = z.object({
   verdict: z.enum(["ok", "degraded"]),
   /** Checks by this process: names, connections and TLS, one for each address. */
   checks: z.array(NetworkCheck).max(10_000),
-  /** Answers of the agent's diagnostic events; one that gave none is in `unanswered`. */
+  /** Answers of the agent's diagnostic events; events without an answer are in `unanswered`. */
   status: NodeStatusAnswer.optional(),
   network: NetworkStatusAnswer.optional(),
   dns: DnsHealthAnswer.optional(),
@@ -100,7 +100,7 @@ async function diagnose(call: Call): Promise<DiagReport> {
   });
 }
 
-/** Headings over the checks, in the order in which a connection is made. */
+/** Headings of the groups of checks, in the order in which a connection is made. */
 const STAGES: readonly (readonly [string, readonly NetworkCheck["check"][]])[] = [
   ["DNS", ["dns"]],
   ["CONNECTIVITY", ["proxy", "tcp", "udp", "mtu"]],
@@ -166,7 +166,7 @@ function reportText({ terminal, clock }: Call, untrusted: DiagReport): string {
   return `${parts.join("")}${terminal.style(report.verdict === "ok" ? "green" : "yellow", report.verdict)}\n`;
 }
 
-/** One row for all events that failed for one reason, as without an agent. */
+/** Formats one row for all events that failed for the same reason. */
 function unansweredRows(unanswered: readonly Unanswered[]): readonly Row[] {
   const byReason = new Map<string, Unanswered[]>();
   for (const one of unanswered) {

@@ -44,7 +44,7 @@ export const doctorVerb: Verb = {
   },
 };
 
-/** A report for people: a block for each family, then how many checks came to what. */
+/** Formats a report: a block for each family, then the number of checks of each status. */
 export function reportText({ style, size }: Pick<Call["terminal"], "style" | "size">, untrusted: DoctorReport): string {
   const { checks, verdict } = plainValue(untrusted);
   const names = [...new Set(checks.map(({ family }) => family))];

@@ -18,7 +18,7 @@ const STYLES: Readonly<Record<LogLine["level"], Style | undefined>> = {
   fatal: "red",
 };
 
-/** Lines as `node-debug` shows them. */
+/** Lines in the format of `node-debug`. */
 const DebugText = z.object({ debug: z.string() });
 
 export const logsVerb: Verb = {
@@ -57,7 +57,7 @@ export const logsVerb: Verb = {
   },
 };
 
-/** Follows the agent's log with its debug lines, until the agent ends them. */
+/** Follows the agent's log with debug lines, until the agent's time limit for them. */
 async function debug(call: Call, plugin: string): Promise<ExitClass> {
   const { terminal, settings, signal } = call;
   if (plugin.length < 1 || plugin.length > 64) throw new InputError("usage", "--debug needs a name, or 'any'");
@@ -84,7 +84,7 @@ function lineCount(value: string | boolean | undefined): number {
   throw new InputError("usage", `--lines needs a whole number up to ${LOG_LINES_MAX}, not ${String(value)}`);
 }
 
-/** `2026-05-01T12:00:00.000Z info session: connected url="wss://…"`; further lines of a message are indented. */
+/** Formats a line: `2026-05-01T12:00:00.000Z info session: connected url="wss://…"`; further lines of a message are indented. */
 function logText({ terminal }: Call, { time, level, component, message, fields }: LogLine): string {
   const style = STYLES[level];
   const head = `${new Date(time).toISOString()} ${style === undefined ? level : terminal.style(style, level)}`;

@@ -39,7 +39,7 @@ export const planVerb: Verb = {
   },
 };
 
-/** A node's configuration by section, as it is or below `config` as in a node document. */
+/** Reads a node's configuration by section, or a node document that contains it as `config`. */
 async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequest> {
   const text = await readTextInput(path, PLAN_REQUEST_LIMITS.maxBytes, signal);
   let value: unknown;
@@ -57,7 +57,7 @@ async function readDocument(path: string, signal: AbortSignal): Promise<PlanRequ
   throw new InputError("usage", `${path} is no configuration: ${wrong}${hint}`);
 }
 
-/** A plan for people: a line per step, then what is wrong or left out, and the sum. */
+/** Formats a plan: a line per step, then issues and notes, and the number of steps. */
 export function planText({ terminal }: Call, untrusted: PlanReport): string {
   const { sections, notes } = plainValue(untrusted);
   const total = sections.reduce((sum, section) => sum + section.total, 0);
@@ -69,7 +69,7 @@ export function planText({ terminal }: Call, untrusted: PlanReport): string {
   return `${[...lines, ...remarks, sum].map((line) => line.replaceAll("\n", " ")).join("\n")}\n`;
 }
 
-/** The steps that only take away, or the others. */
+/** Formats the steps that only remove something, or the others. */
 function stepLines({ section, steps }: SectionPlan, removes: boolean): string[] {
   return steps
     .filter((step) => (step.removes === true) === removes)

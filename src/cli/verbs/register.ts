@@ -37,7 +37,7 @@ export const registerVerb: Verb = {
   },
 };
 
-/** Registers by a code, by a license, or by a token of the option or, without a license, of the environment. */
+/** Registers by a license, a token or a code. A token of the environment is used only without a license. */
 async function registerBy(call: Call): Promise<RegisterOutput> {
   const { activate, pin, token } = call.values;
   const [file] = call.positionals;
@@ -68,13 +68,13 @@ function pinsOf(pin: string | boolean | undefined): readonly string[] {
   return typeof pin === "string" ? pin.split(",").filter((text) => text !== "") : [];
 }
 
-/** The token of the option, in which `-` stands for standard input, or of the environment. */
+/** Returns the token of the option (`-` reads standard input), or of the environment. */
 async function tokenOf(call: Call, option: string | boolean | undefined): Promise<string | undefined> {
   if (typeof option !== "string") return authToken();
   return option === "-" ? (await readTextInput("-", FILE_MAX_BYTES, call.signal)).trim() : option;
 }
 
-/** Polls until there is a license, and shows each new code. */
+/** Polls until the license is issued, and prints each new code. */
 async function activated(call: Call, request: ActivationRequest): Promise<string> {
   let shown: string | undefined;
   for (;;) {
@@ -109,7 +109,7 @@ async function askOnce(call: Call, request: ActivationRequest): Promise<Activati
   }
 }
 
-/** A refusal that says what to do is told for the directories at hand. */
+/** Adds the command that resets the node, with its directories, to the error of a registered node. */
 function explained(error: unknown, { given }: Settings): unknown {
   if (!(error instanceof AgentError) || error.code !== "already-registered") return error;
   const reset = holdfastCommand("reset", given);

@@ -23,7 +23,7 @@ const ResetOutput = z.object({
   schema: z.literal(1),
   stateDir: z.string(),
   factory: z.boolean(),
-  /** The program that did it: the running agent, which starts anew, or this command. */
+  /** The program that did it: the running agent, which then restarts, or this command. */
   by: z.enum(["agent", "command"]),
   /** Whether the control plane has acknowledged it. */
   isReported: z.boolean(),
@@ -38,7 +38,7 @@ const ResetOutput = z.object({
 });
 type ResetOutput = z.infer<typeof ResetOutput>;
 
-/** The state directory of a managed install, whose overlay is elsewhere. */
+/** State directory of a managed install, whose overlay has another one. */
 const MANAGED_STATE_DIR = "/var/lib/holdfast";
 
 export const resetVerb: Verb = {
@@ -68,7 +68,7 @@ export const resetVerb: Verb = {
   },
 };
 
-/** Has the running agent reset itself, and waits until it has started anew. */
+/** Requests a reset from the running agent, and waits until it has restarted. */
 async function resetByAgent(call: Call): Promise<ResetOutput> {
   const factory = call.values["factory"] === true;
   const status = await ask(call, { method: "GET", path: "/v1/status", socket: ADMIN_SOCKET }, Status);
@@ -137,7 +137,7 @@ const FACTORY =
   "its identity and keys, its configuration, its journal and what it has yet to report, its containers, ALL VOLUMES AND THE DATA STORE,\n" +
   "and the network that it has set: a machine that is reached through it is cut off. Images, and the local settings in agent.json, stay";
 
-/** Makes the user type the node's name, or `reset` if the state does not have it, unless `--yes` was given. */
+/** Asks the user to type the node's name (`reset` if it is unknown), unless `--yes` was given. */
 async function confirm({ terminal, signal, values }: Call, { stateDir, name, factory }: Subject): Promise<void> {
   if (values["yes"] === true) return;
   const word = name ?? "reset";

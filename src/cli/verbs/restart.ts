@@ -16,7 +16,7 @@ const RestartOutput = z.object({
 
 const Announced = z.object({ output: z.object({ message: z.string() }) });
 
-/** Restarts the agent as the trigger `node-restart-service` does, and waits for the one that comes after it. */
+/** Restarts the agent by the trigger `node-restart-service`, and waits until the new process answers. */
 export const restartVerb: Verb = {
   name: "restart",
   summary: "restart the agent, and wait until it answers",

@@ -49,7 +49,7 @@ export const triggerVerb: Verb = {
   },
 };
 
-/** A failed event as an error of this command, so that it is shown as every other error is. */
+/** Returns the failure of an event as an error of this command. */
 function failure(event: string, { code, message, details }: Extract<TriggerLine, { kind: "error" }>): SessionError {
   const near = code === "unknown-event" ? nearest(event, triggerEvents) : undefined;
   const hint = near === undefined ? "" : `: did you mean ${near}?`;
@@ -62,7 +62,7 @@ function eventName(text: string): string {
   throw new InputError("usage", `'${text}' cannot be the name of a trigger event: ${firstIssueText(parsed.error)}`);
 }
 
-/** The event's body: one JSON object, given as it is or, for `-`, on standard input. */
+/** Parses the event's body: one JSON object from the argument, or from standard input for `-`. */
 async function triggerBody(argument: string | undefined, signal: AbortSignal): Promise<JsonObject> {
   const text = argument === "-" ? await readTextInput("-", LOCAL_REQUEST_LIMITS.maxBytes, signal) : (argument ?? "");
   if (text.trim() === "") return {};
@@ -92,7 +92,7 @@ function showProgress({ terminal }: Call, { channel, data }: Progress): void {
   }
 }
 
-/** The result: text where it is text, nothing where the stream has said it all, else JSON. */
+/** Prints the result: text as text, otherwise JSON; nothing if the stream already printed everything. */
 function showResult({ terminal }: Call, body: unknown, hasOutput: boolean): void {
   if (body === null || body === undefined || body === true) return;
   const message = messageOf(body);

@@ -20,7 +20,7 @@ import type { Call, Verb } from "../frame/verb.ts";
 import { COMMON } from "../frame/verb-options.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** One line of output for a program: the answer, then each change, or what a check found. */
+/** A line of `--json`: the answer, then each change of the state; or the result of a check. */
 const UpgradeOutput = z.object({
   schema: z.literal(1),
   answer: z.string().optional(),
@@ -78,7 +78,7 @@ function addressOf(given: string | undefined): string | undefined {
   throw new InputError("usage", `'${given}' ${parsed.error.issues[0]?.message ?? "is no address of a manifest"}`);
 }
 
-/** Files of this machine are handed over: the upgrade's program may not be allowed to read them where they lie. */
+/** Copies release files of this machine for the upgrade program, which may lack permission to read the originals. */
 async function handOver(call: Call, order: UpgradeOrder): Promise<UpgradeAnswer> {
   const { from, isForced } = order;
   const hand = from !== undefined && isAbsolute(from) ? await call.offline.handOverRelease?.() : undefined;
@@ -122,7 +122,7 @@ async function check(call: Call, from: string | undefined, isForced: boolean): P
   return found.isTaken ? "ok" : "failed";
 }
 
-/** Shows each change of the standing until the upgrade is over; `before` is how the one before stood, which says nothing of this one. */
+/** Prints each change of the state until the upgrade ends. `before` is the state of the previous upgrade, which is ignored. */
 export async function followUpgrade(call: Call, before: UpgradeStanding | undefined): Promise<ExitClass> {
   const { terminal, settings, clock, signal } = call;
   const versions = openInstalled(signal);
@@ -155,7 +155,7 @@ export async function followUpgrade(call: Call, before: UpgradeStanding | undefi
   }
 }
 
-/** One line a step; where a person looks on, the step that is under way is one line that is written over. */
+/** Prints one line per step; on a terminal, the line of the running step is overwritten. */
 class Progress {
   readonly #call: Call;
   #isOpen = false;

@@ -10,13 +10,13 @@ import { DIRECTORIES, JSON_OPTION } from "../frame/verb-options.ts";
 
 const Installed = z.object({
   version: z.string(),
-  /** It came with the package. */
+  /** Whether it was installed by the package. */
   isBase: z.boolean(),
   /** Only a `ready` version, or one on trial or probation, starts. */
   state: z.enum(["ready", "trial", "probation", "failed", "broken"]),
-  /** This program is of it. */
+  /** Whether it is the version of this program. */
   isOwn: z.boolean(),
-  /** That have not ended well; only of one on trial or on probation. */
+  /** Starts that failed; only of a version on trial or on probation. */
   starts: z.int().min(0).optional(),
   reason: z.object({ code: z.string(), message: z.string() }).optional(),
 });
@@ -28,7 +28,7 @@ const VersionOutput = z.object({
   build: z.string(),
   /** Version of the runtime. */
   node: z.string(),
-  /** Side by side on this machine, the newest first; none where no package is. */
+  /** Versions installed on this machine, the newest first; empty without a package. */
   installed: z.array(Installed),
 });
 

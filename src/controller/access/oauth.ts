@@ -3,9 +3,9 @@ import { InputError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { mediaType, readBytes } from "../http/body.ts";
 import { route, type Route } from "../http/route.ts";
-import { refusals } from "../http/shapes.ts";
+import { badBody, refusals } from "../http/shapes.ts";
 import type { AccessStore } from "./store.ts";
-import type { TokenIssuer } from "../http/tokens.ts";
+import type { IssuedToken, TokenIssuer } from "../http/tokens.ts";
 
 const MAX_BYTES = 16 * 1024;
 const OAuthProblem = z
@@ -29,8 +29,16 @@ export interface OauthRouteDeps {
   readonly tokens: TokenIssuer;
 }
 
-/** Route of the token endpoint (RFC 6749 §4.4): exchanges a client identifier and secret for an access token. */
+const EXCHANGED_SECONDS = 900;
+const Text = z.string().min(1).max(256);
+
+/** Routes that exchange a client identifier and secret for an access token: the endpoint of RFC 6749 §4.4, and one in plain JSON. */
 export function oauthRoutes({ access, tokens }: OauthRouteDeps): readonly Route[] {
+  /** Returns a token of the service user with this credential; undefined if there is none. */
+  const exchange = async (clientId: string, secret: string, seconds?: number): Promise<IssuedToken | undefined> => {
+    const user = await access.checkCredential(clientId, secret);
+    return user === undefined ? undefined : tokens.issue({ user, clientId }, seconds);
+  };
   return [
     route({
       method: "POST",
@@ -68,14 +76,37 @@ export function oauthRoutes({ access, tokens }: OauthRouteDeps): readonly Route[
             throw new OAuthError("unsupported_grant_type", "grant_type must be client_credentials");
           }
           const [clientId, secret] = clientOf(request, form);
-          const user = await access.checkCredential(clientId, secret);
-          if (user === undefined) throw new OAuthError("invalid_client", "unknown client or wrong secret", 401);
-          const { token, expiresInSeconds } = await tokens.issue({ user, clientId });
+          const issued = await exchange(clientId, secret);
+          if (issued === undefined) throw new OAuthError("invalid_client", "unknown client or wrong secret", 401);
+          const { token, expiresInSeconds } = issued;
           return Response.json({ access_token: token, token_type: "Bearer", expires_in: expiresInSeconds });
         } catch (error) {
           if (error instanceof OAuthError) return refusal(error);
           throw error;
         }
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v2/auth/token",
+      operationId: "exchangeCredential",
+      summary: "Exchange a client ID and secret for an access token of 15 minutes",
+      tag: "Authentication",
+      access: { to: "all" },
+      body: { schema: z.object({ clientId: Text, secret: Text }), limits: { maxBytes: MAX_BYTES, maxDepth: 2 } },
+      answers: {
+        200: {
+          description: "The token, and when it ends in Unix seconds",
+          schema: z.strictObject({ token: z.string(), expiresAt: z.int() }).meta({ id: "ExchangedToken" }),
+        },
+        401: refusals[401],
+        429: refusals[429],
+        ...badBody,
+      },
+      handle: async ({ body: { clientId, secret } }) => {
+        const issued = await exchange(clientId, secret, EXCHANGED_SECONDS);
+        if (issued === undefined) throw new InputError("unauthorized", "unknown client or wrong secret");
+        return Response.json({ token: issued.token, expiresAt: issued.expiresAt });
       },
     }),
   ];

@@ -6,23 +6,13 @@ import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/po
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import {
-  badBody,
-  Empty,
-  notFound,
-  Problem,
-  PublicPolicy,
-  PublicServiceUser,
-  refusals,
-  violations,
-} from "../http/shapes.ts";
+import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals, violations } from "../http/shapes.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Clock } from "../../host/clock.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
-const conflict = (description: string) => ({ 409: { description, schema: Problem } });
 
 /** Stores of an open transaction that changes access. */
 export interface AccessParts extends EventParts {
@@ -80,14 +70,13 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       access: { to: "resource", permissions: ["permissions::modify"], resource: () => anyOf(tgrn.policy("")) },
       body: { schema: Policy },
       answers: {
-        201: { description: "The policy, with normalized actions", schema: PublicPolicy },
+        200: { description: "The policy, with normalized actions", schema: PublicPolicy },
         ...refusals,
-        ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
       handle: async ({ body, caller }) => {
         await record(caller.name, `Policy ${body.name} created`, (tx) => tx.createPolicy(body));
-        return Response.json(body, { status: 201 });
+        return Response.json(body);
       },
     }),
     route({
@@ -137,7 +126,6 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
         200: { description: "Deleted", schema: Empty },
         ...refusals,
         ...notFound,
-        ...conflict("It is attached to a service user"),
       },
       handle: async ({ params: { name }, caller }) => {
         await record(caller.name, `Policy ${name} deleted`, (tx) => tx.deletePolicy(name));
@@ -190,9 +178,8 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
           .meta({ description: "Also requires `permissions::modify` on each policy" }),
       },
       answers: {
-        201: { description: "The service user", schema: PublicServiceUser },
+        200: { description: "The service user", schema: PublicServiceUser },
         ...refusals,
-        ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
       handle: async ({ body: { name, policies }, caller }) => {
@@ -206,7 +193,7 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
           if (lines.length > 0) throw new Violations(lines);
           return tx.createServiceUser(name, policies, at);
         });
-        return Response.json(publicServiceUser(created), { status: 201 });
+        return Response.json(publicServiceUser(created));
       },
     }),
     route({

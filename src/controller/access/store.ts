@@ -222,5 +222,6 @@ function serviceUserOf(
   };
 }
 
-const taken = (object: string): InputError => new InputError("name-taken", `${object} already exists`);
+const taken = (object: string): InputError =>
+  new InputError("name-taken", `${object} already exists`, { details: { field: "name" } });
 const notFound = (object: string): InputError => new InputError("not-found", `there is no ${object}`);

@@ -9,7 +9,7 @@ import type { KeyedQueue } from "../../lib/async/keyed-queue.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
-import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
+import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration-rules.ts";
 import type { Transact } from "../store/transact.ts";
 import type { ClusterStore } from "../clusters/store.ts";
 import type { LicenseStore } from "../nodes/license-store.ts";

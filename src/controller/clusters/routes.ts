@@ -5,7 +5,7 @@ import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "../http/shapes.ts";
+import { badBody, ClusterPart, Empty, notFound, PublicCluster, refusals } from "../http/shapes.ts";
 import type { ClusterRecord } from "./records.ts";
 import type { ClusterService } from "./service.ts";
 
@@ -77,13 +77,12 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       access: { to: "resource", permissions: ["nodes::cluster"], resource: () => anyOf(tgrn.cluster("")) },
       body: { schema: z.strictObject({ name: NodeName }) },
       answers: {
-        201: { description: "The cluster", schema: PublicCluster },
-        409: { description: "A cluster with this name exists", schema: Problem },
+        200: { description: "The cluster", schema: PublicCluster },
         ...refusals,
         ...badBody,
       },
       handle: async ({ body, caller }) =>
-        Response.json(publicCluster(await clusters.create(body, caller.name)), { status: 201 }),
+        Response.json(publicCluster(await clusters.create(body, caller.name))),
     }),
     route({
       method: "GET",

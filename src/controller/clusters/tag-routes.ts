@@ -8,7 +8,7 @@ import { clusterChangeAnswer, clusterChangeResponse } from "./routes.ts";
 import { changeAnswer, changeResponse } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "./service.ts";
 
@@ -37,6 +37,7 @@ export interface TagRouteDeps {
 
 export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
   const node = { ...changeAnswer, ...refusals, ...notFound };
+  const removed = { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound };
   const cluster = { ...clusterChangeAnswer, ...refusals, ...notFound };
   return [
     route({
@@ -67,13 +68,10 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       tag: "Nodes",
       access: onNode,
       params: NodeTag,
-      answers: { ...node, ...violations },
+      answers: removed,
       handle: async ({ params: { nodeID, tagName }, caller }) => {
-        return changeResponse(
-          await nodes.setTag(nodeID, tagName, undefined, caller.name, (node) => checkRemove(node, tagName)),
-          caller,
-          { tags: {} },
-        );
+        await nodes.setTag(nodeID, tagName, undefined, caller.name, (node) => checkRemove(node, tagName));
+        return Response.json({});
       },
     }),
     route({
@@ -101,12 +99,12 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       tag: "Clusters",
       access: onCluster,
       params: ClusterTag,
-      answers: { ...cluster, ...violations },
+      answers: removed,
       handle: async ({ params: { clusterFQDN, tagName }, caller }) => {
-        const changed = await clusters.setTag(clusterFQDN, tagName, undefined, caller.name, (cluster) =>
+        await clusters.setTag(clusterFQDN, tagName, undefined, caller.name, (cluster) =>
           checkRemove(cluster, tagName),
         );
-        return clusterChangeResponse(changed, caller, { tags: {} });
+        return Response.json({});
       },
     }),
   ];

@@ -22,7 +22,7 @@ import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { StoredNode } from "../nodes/store.ts";
 import type { ConfigService } from "./service.ts";
@@ -59,9 +59,6 @@ const ITEMISED: readonly Itemised[] = [
 ];
 
 const LIMITS = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH - 2 };
-const collisions = {
-  409: { description: "The section is in legacy form, or another item uses the name or port", schema: Problem },
-} as const;
 
 export interface ItemRouteDeps {
   readonly config: ConfigService;
@@ -84,11 +81,10 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
     params: NodeParams,
     body: { schema: kind.body, limits: LIMITS },
     answers: {
-      201: { description: "The item with its new id", schema: kind.stored },
+      200: { description: "The item with its new id", schema: kind.stored },
       ...refusals,
       ...notFound,
       ...badBody,
-      ...collisions,
     },
     handle: async ({ params: { nodeID }, body, caller }) => {
       const id = randomUUID();
@@ -98,7 +94,7 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
           throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
         return { index: nextIndex(all), ...body, id };
       });
-      return Response.json(item, { status: 201 });
+      return Response.json(item);
     },
   });
 }
@@ -119,7 +115,6 @@ function update(deps: ItemRouteDeps, kind: Itemised): Route {
       ...refusals,
       ...notFound,
       ...badBody,
-      ...collisions,
     },
     handle: async ({ params, body, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
@@ -143,7 +138,7 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     tag: "Node configuration",
     access: accessTo(section),
     params: itemParams(kind),
-    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations, ...collisions },
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations },
     handle: async ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
       await deps.config.setSection(nodeID, section, caller.name, (node) => {

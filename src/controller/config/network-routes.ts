@@ -9,7 +9,7 @@ import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "../cluste
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { ConfigService } from "./service.ts";
@@ -88,10 +88,10 @@ export function networkConfigRoutes({ nodes, clusters, config: sections }: Netwo
       tag: "Cluster configuration",
       access: clusterAccess,
       params: ClusterParams,
-      answers: { ...clusterChangeAnswer, ...refusals, ...notFound },
+      answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound },
       handle: async ({ params: { clusterFQDN }, caller }) => {
-        const changed = await sections.setClusterSection(clusterFQDN, "network", caller.name, () => undefined);
-        return clusterChangeResponse(changed, caller, { config: {} });
+        await sections.setClusterSection(clusterFQDN, "network", caller.name, () => undefined);
+        return Response.json({});
       },
     }),
   ];

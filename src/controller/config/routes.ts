@@ -20,7 +20,7 @@ import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
 import type { ConfigService } from "./service.ts";
@@ -116,13 +116,13 @@ function remove({ config }: SectionRouteDeps, { section, path, operation }: Sect
     access: accessTo(section),
     params: NodeParams,
     ...(section === "network" ? { query: ConfirmQuery } : {}),
-    answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound },
     handle: async ({ params: { nodeID }, query, caller }) => {
-      const changed = await config.setSection(nodeID, section, caller.name, (node) => {
+      await config.setSection(nodeID, section, caller.name, (node) => {
         refuseForAgents(section, node.type);
         return { body: undefined, confirm: confirmOf(query) };
       });
-      return changeResponse(changed, caller, { config: {} });
+      return Response.json({});
     },
   });
 }

@@ -104,21 +104,18 @@ export function shownMounts(section: ExecBody, container: JsonObject): readonly 
 export const hasRoom = (section: ExecBody, list: "commands" | "volumes"): boolean =>
   objects(section[list]).length < EXEC_LIMITS[list];
 
-/** Checks a container against the others: `clash` is a conflict with another one, `lines` are contradictions within it. */
-export function judgeContainer(
-  section: ExecBody,
-  container: JsonObject,
-): { readonly clash: ConfigIssue | undefined; readonly lines: readonly string[] } {
+/** Returns one line for each contradiction within a container and each conflict with another one. */
+export function judgeContainer(section: ExecBody, container: JsonObject): readonly string[] {
   // With an id that sorts last, the container is reported as the colliding one.
   const others = containersOf(section).filter((one) => !sameId(one["id"], container["id"]));
   const found = conflictsIn({ ...section, commands: [...others, { ...container, id: LAST_ID }] }).filter(
     ({ id }) => id === LAST_ID,
   );
   const prefix = `exec.commands.${others.length}.`;
-  return {
-    clash: found.find(({ other }) => other !== undefined),
-    lines: found.filter(({ other }) => other === undefined).map(({ message }) => message.slice(prefix.length)),
-  };
+  return found.map(({ message, other }) => {
+    const line = message.slice(prefix.length);
+    return other === undefined || line.includes(other) ? line : `${line}: ${other}`;
+  });
 }
 
 /** Returns the first conflict of a volume with the others. */

@@ -30,7 +30,7 @@ import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { StoredNode } from "../nodes/store.ts";
 import type { ClusterService } from "../clusters/service.ts";
@@ -41,13 +41,6 @@ const tag = "Edge compute";
 /** Access to the containers of a node: read and change. */
 export const mayRead = { to: "resource", permissions: ["node-exec::read"], resource: onNode } as const;
 export const mayModify = { to: "resource", permissions: ["node-exec::modify"], resource: onNode } as const;
-/** Responses of operations that change the section. */
-export const clashes = {
-  409: {
-    description: "Another item uses the name, port or address; or the node is a member of a cluster",
-    schema: Problem,
-  },
-} as const;
 export const bodyLimits = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH - 2 } as const;
 
 const base = "/v2/node/{nodeID}/exec/container";
@@ -115,10 +108,9 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       params: NodeParams,
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
       answers: {
-        201: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
+        200: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
         ...answers,
         ...badBody,
-        ...clashes,
       },
       handle: async ({ params: { nodeID }, body, caller }) => {
         const id = body.id ?? randomUUID();
@@ -127,9 +119,9 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
             throw new Violations(["body: cannot add a container: the limit per node is reached"]);
           if (containerOf(stored, id) === undefined) return { ...body, id };
           const message = `container ${id} already exists`;
-          throw new InputError("item-collision", message, { details: { id, code: "E_NAME_DUPLICATE" } });
+          throw new InputError("item-collision", message, { details: { field: "id" } });
         });
-        return Response.json(record, { status: 201 });
+        return Response.json(record);
       },
     }),
     route({
@@ -153,7 +145,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayModify,
       params: ContainerParams,
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
-      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody, ...clashes },
+      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody },
       handle: async ({ params: { nodeID, containerID }, body, caller }) => {
         const record = await put(deps, nodeID, containerID, caller, "changed", (stored) => {
           const before = found(stored, containerID);
@@ -173,7 +165,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
       handle: async ({ params: { nodeID, containerID }, caller }) => {
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
           const stored = openExec(node);
@@ -196,7 +188,6 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
         200: { description: "Its configuration", schema: ContainerConfig },
         ...answers,
         ...badBody,
-        ...clashes,
       },
       handle: async ({ params: { nodeID, containerID }, body, caller }) => {
         // A part, even an empty one, signals to the node that the record and the configuration were both written.
@@ -283,7 +274,7 @@ function shown(nodeUid: string, container: JsonObject): JsonObject {
 
 /**
  * Stores the container that `decide` makes of the stored section, and returns its record as stored.
- * @throws {InputError} `item-collision`, with the id of the other container; {Violations} for contradictions
+ * @throws {Violations} for contradictions and conflicts; the latter name the other container
  */
 async function put(
   deps: ExecRouteDeps,
@@ -296,11 +287,8 @@ async function put(
   const { config } = await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
     const stored = openExec(node);
     const container = decide(stored);
-    const { clash, lines } = judgeContainer(stored, container);
+    const lines = judgeContainer(stored, container);
     if (lines.length > 0) throw new Violations(lines);
-    if (clash !== undefined) {
-      throw new InputError("item-collision", clash.message, { details: { id: clash.other, code: clash.code } });
-    }
     const body = withContainer(stored, container);
     requireImages(deps, caller, stored, body);
     return { body, summary: `container ${String(container["name"])} ${done}${auditNote(container)}` };

@@ -9,7 +9,7 @@ import type { NodeService } from "../nodes/service.ts";
 import type { Terminals } from "./terminals.ts";
 
 /** Path that callers may upgrade to a WebSocket. */
-export const TERMINAL_PATH = /^\/node\/[^/]+\/trigger\/container-exec$/;
+export const TERMINAL_PATH = /^(?:\/api)?\/node\/[^/]+\/trigger\/container-exec$/;
 
 const Cells = z
   .string()
@@ -48,7 +48,6 @@ export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonl
             '`{"type":"resize","cols":N,"rows":N}` and `{"type":"close"}` (^D) to the node, and at the end ' +
             '`{"type":"exit","code":N}` or `{"type":"error","code":"…","message":"…"}` to the caller',
         },
-        409: { description: "The node's limit of terminals is reached, or it is INACTIVE", schema: Problem },
         426: { description: "The request is not a WebSocket upgrade", schema: Problem },
         500: { description: "The node failed", schema: Problem },
         502: { description: "The container's engine failed", schema: Problem },
@@ -67,7 +66,7 @@ export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonl
         const { container, cols = 80, rows = 24 } = query;
         const wanted = { container, cols, rows, user: caller.name };
         upgrade(await terminals.open(nodeID, wanted, request.signal));
-        return new Response(null, { status: 204 });
+        return new Response(null);
       },
     }),
   ];

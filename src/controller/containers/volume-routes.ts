@@ -6,7 +6,7 @@ import { JsonObject, Text128 } from "../../protocol/values/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "./exec-section.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { NodeParams } from "../config/routes.ts";
-import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec, type ExecRouteDeps } from "./routes.ts";
+import { bodyLimits, execOfNode, mayModify, mayRead, openExec, type ExecRouteDeps } from "./routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
@@ -41,7 +41,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayModify,
       params: NodeParams,
       body: { schema: z.preprocess(withoutBlanks, VolumeItem), described: VolumeItem, limits: bodyLimits },
-      answers: { 201: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody, ...clashes },
+      answers: { 200: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody },
       handle: async ({ params: { nodeID }, body, caller }) => {
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
           const stored = openExec(node);
@@ -49,13 +49,13 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
             throw new Violations(["body: cannot add a volume: the limit per node is reached"]);
           const clash = judgeVolume(stored, body);
           if (clash !== undefined) {
-            const message = `there is a volume with this ${clash.path.split(".").at(-1) ?? "name"} already`;
-            throw new InputError("item-collision", message, { details: { id: clash.other, code: clash.code } });
+            const field = clash.path.split(".").at(-1) ?? "name";
+            throw new Violations([`${field}: there is a volume with this ${field} already`]);
           }
           const volumes = [...volumesOf(stored), body];
           return { body: { ...stored, volumes }, summary: `volume ${body.name} added` };
         });
-        return Response.json(body, { status: 201 });
+        return Response.json(body);
       },
     }),
     route({
@@ -66,7 +66,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: VolumeParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
       handle: async ({ params: { nodeID, volumeName }, caller }) => {
         const isThis = ({ name }: JsonObject): boolean => name === volumeName;
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
@@ -110,7 +110,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayModify,
       params: NodeParams,
       body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: NodeLimits, limits: bodyLimits },
-      answers: { 200: { description: "The limits", schema: JsonObject }, ...answers, ...badBody, ...clashes },
+      answers: { 200: { description: "The limits", schema: JsonObject }, ...answers, ...badBody },
       handle: async ({ params: { nodeID }, body, caller }) => {
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
           const { limits: _replaced, ...stored } = openExec(node);

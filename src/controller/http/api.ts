@@ -10,6 +10,8 @@ import type { Clock } from "../../host/clock.ts";
 import type { Logger } from "pino";
 import type { TokenIssuer } from "./tokens.ts";
 
+/** Prefix under which every path is served as well. */
+export const ALIAS = "/api";
 const MAX_QUERY_LENGTH = 16 * 1024;
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
@@ -34,7 +36,8 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   const app = new Hono<ApiEnv>();
   const { routes } = deps;
   for (const route of routes) {
-    app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) =>
+    const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
+    app.on(route.method, [path, `${ALIAS}${path}`], (context) =>
       respond(deps, route.operationId, context, (identify) => run(route, context, identify)),
     );
   }
@@ -90,7 +93,7 @@ async function respond(
   } catch (error) {
     const { status, isFault } = refusalOf(error);
     if (isFault) deps.log.error({ requestId, operation, err: toError(error) }, "request failed");
-    response = problemResponse(error, status === 401 ? { "www-authenticate": challengeFor(request) } : {});
+    response = problemResponse(error, status === 401 ? challengeFor(request) : {});
   }
   if (response.status === 401) response = limited(deps, context) ?? response;
   const durationMs = Math.round(deps.clock.elapsed() - startedAt);
@@ -131,5 +134,5 @@ function requestIdOf(request: Request): string {
 
 function patternOf(path: string): RegExp {
   const source = path.split("/").map((segment) => (segment.startsWith("{") ? "[^/]+" : segment.replaceAll(".", "\\.")));
-  return new RegExp(`^${source.join("/")}$`);
+  return new RegExp(`^(?:${ALIAS})?${source.join("/")}$`);
 }

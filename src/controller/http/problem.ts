@@ -2,29 +2,33 @@ import { AgentError, HostError, InputError, InternalError } from "../../errors.t
 import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** HTTP statuses of error codes that only the API has. */
+/** HTTP statuses of error codes that only the API has; every other `InputError` is a refusal of content, 422. */
 const httpCodes = {
   unauthorized: 401,
   forbidden: 403,
   "unknown-path": 404,
   "wrong-method": 405,
-  "name-taken": 409,
-  "policy-in-use": 409,
-  "legacy-form": 409,
-  "item-collision": 409,
-  "cluster-member": 409,
   "too-large": 413,
   "uri-too-long": 414,
   "wrong-content-type": 415,
-  "invalid-json": 400,
-  "invalid-utf8": 400,
-  "too-deep": 422,
-  "forbidden-key": 422,
-  "invalid-query": 422,
   "too-many-failures": 429,
   overloaded: 503,
   "store-unavailable": 503,
 } as const satisfies Record<string, number>;
+
+/** Statuses of platform codes in the API, where they differ from the platform's table. */
+const apiCodes: Readonly<Record<string, number>> = {
+  // Clients know 422 as the only status of a refusal.
+  "unknown-event": 422,
+  busy: 422,
+  inactive: 422,
+  "out-of-sync": 422,
+  replayed: 422,
+  conflict: 422,
+  "unauthorized-ip": 422,
+  // The node refuses the controller's signature; the caller's credential is valid.
+  "bad-signature": 502,
+};
 
 /** Retry delay of overload errors, in seconds; the load passes quickly. */
 const RETRY_SECONDS = "5";
@@ -40,18 +44,30 @@ export class Violations extends InputError {
   }
 }
 
-/** Runs `work` and turns input errors with these codes into violations prefixed with `root`. */
+/** Runs `work` and turns input errors with these codes into violations prefixed with `root`, or with the field that they name. */
 export async function withViolations<T>(
   root: string,
   codes: readonly string[],
   work: () => T | Promise<T>,
+  /** Prefix of the fields that errors name. */
+  above?: string,
 ): Promise<T> {
   try {
     return await work();
   } catch (error) {
     if (error instanceof Violations || !(error instanceof InputError) || !codes.includes(error.code)) throw error;
-    throw new Violations([`${root}: ${error.message}`]);
+    throw new Violations([lineOf(error, root, above)]);
   }
+}
+
+/** Returns the line of a refusal: its field, or `root`, and the message. */
+function lineOf({ message, details }: AgentError, root?: string, above?: string): string {
+  const field = details?.["field"];
+  const below = above === undefined ? "" : `${above}.`;
+  const path = typeof field === "string" ? `${below}${field}` : root;
+  return path === undefined || message.startsWith(`${path}:`) || message.startsWith(`${path}.`)
+    ? message
+    : `${path}: ${message}`;
 }
 
 /** Public part of a failed request's error, used in responses and in the last line of a stream. */
@@ -76,7 +92,7 @@ export function refusalOf(thrown: unknown): Refusal {
 /** Returns the HTTP status, or undefined for a fault. A session error has the node's code, which may be unknown here. */
 function statusOf(thrown: unknown): number | undefined {
   if (!(thrown instanceof AgentError) || thrown instanceof InternalError) return undefined;
-  if (isErrorCode(thrown.code)) return errorCodes[thrown.code].http;
+  if (isErrorCode(thrown.code)) return apiCodes[thrown.code] ?? errorCodes[thrown.code].http;
   if (isHttpCode(thrown.code)) return httpCodes[thrown.code];
   if (thrown instanceof InputError) return 422;
   return thrown instanceof HostError ? undefined : 502;
@@ -87,15 +103,18 @@ const isStoreFault = ({ code }: AgentError): boolean => code === "storage-unavai
 
 const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
 
-/** Returns the response to a failed request: `{error, code, details?}`, or an array of strings for violations. */
+/** Returns the response to a failed request: an array of strings for a refusal of content (422), otherwise `{error, code, details?}`. */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
-  if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
   const { status, code, message, details } = refusalOf(thrown);
+  if (status === 422) return Response.json(linesOf(thrown, message), { status, headers });
   const later = code === "overloaded" || code === "store-unavailable" ? { "retry-after": RETRY_SECONDS } : {};
-  const isViolation = thrown instanceof InputError && (code === "invalid-query" || code === "invalid-body");
-  if (isViolation) return Response.json([message], { status, headers });
   return Response.json(
     { error: message, code, ...defined({ details }) },
     { status, headers: { ...later, ...headers } },
   );
+}
+
+function linesOf(thrown: unknown, message: string): readonly string[] {
+  if (thrown instanceof Violations) return thrown.lines;
+  return [thrown instanceof AgentError ? lineOf(thrown) : message];
 }

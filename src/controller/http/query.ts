@@ -1,4 +1,46 @@
 import { z } from "zod";
+import { nearest } from "../../lib/text/nearest.ts";
+import { Violations } from "./problem.ts";
+
+/**
+ * Collects query parameters: text if given once; an array if repeated or spelled `name[]` or `name[0]`. A list with parts may be spelled
+ * `name[0][0]`.
+ * @throws {Violations} naming each unknown parameter and the nearest known name
+ */
+export function queryValues(
+  search: URLSearchParams,
+  shape: Readonly<Record<string, unknown>>,
+): Record<string, string | string[]> {
+  const values = new Map<string, string | string[]>();
+  const unknown = new Set<string>();
+  for (const [spelling, value] of search) {
+    const [, base = "", first, second] = SPELLING.exec(spelling) ?? [];
+    const isItem = first !== undefined && second === undefined && Object.hasOwn(shape, base);
+    const key = isItem ? base : spelling;
+    // Parts of a list of paths are left to the handler.
+    if (!Object.hasOwn(shape, key)) {
+      if (!Object.hasOwn(shape, `${base}[]`)) unknown.add(spelling);
+      continue;
+    }
+    const known = values.get(key);
+    if (known === undefined) values.set(key, isItem ? [value] : value);
+    else if (Array.isArray(known)) known.push(value);
+    else values.set(key, [known, value]);
+  }
+  if (unknown.size > 0) throw new Violations([...unknown].map((name) => unknownText(name, Object.keys(shape))));
+  return Object.fromEntries(values);
+}
+
+const SPELLING = /^([\w-]+)(\[\d{0,4}\])?(\[\d{0,4}\])?$/;
+
+function unknownText(spelling: string, known: readonly string[]): string {
+  const names = known.map((name) => name.replace("[]", ""));
+  const [typed = ""] = spelling.split("[", 1);
+  const near = nearest(typed.toLowerCase(), names) ?? nearest(typed, names);
+  const all = names.length === 0 ? "this path has none" : `known are ${names.join(", ")}`;
+  const hint = near === undefined ? all : `did you mean '${near}'?`;
+  return `query: unknown parameter '${spelling.slice(0, 64)}'; ${hint}`;
+}
 
 /** Parses a list in a query: comma-separated, repeated, or both. */
 export function listOf<T extends z.ZodType>(item: T, most: number) {

@@ -8,6 +8,8 @@ import type { Source } from "./sources.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
+import { queryValues } from "./query.ts";
+import { violations } from "./shapes.ts";
 import type { Upgrade } from "./upgrade.ts";
 
 export type HttpMethod = "GET" | "POST" | "PUT" | "DELETE";
@@ -23,11 +25,12 @@ export interface AnswerSpec {
 }
 
 /**
- * Access rule: open to all; one of the permissions, most specific first, on the named resource; or the permission on any resource of the
+ * Access rule: open to all; open to every caller with a valid credential; one of the permissions, most specific first, on the named resource; or the permission on any resource of the
  * kind, in which case the handler omits what the caller may not read. `{event}` in a permission is the path parameter.
  */
 export type Access<P> =
   | { readonly to: "all" }
+  | { readonly to: "caller" }
   | {
       readonly to: "resource";
       readonly permissions: readonly string[];
@@ -94,7 +97,9 @@ export interface Route {
   readonly summary: string;
   readonly tag: string;
   readonly isDeprecated: boolean;
-  /** Alternatives, any of which is sufficient; empty if the operation is open to all. */
+  /** Set if the operation takes no credential. */
+  readonly isOpen: boolean;
+  /** Alternatives, any of which is sufficient; empty if none is required. */
   readonly permissions: readonly string[];
   readonly params: z.ZodObject | undefined;
   readonly query: z.ZodObject | undefined;
@@ -119,17 +124,23 @@ export function route<
     summary: spec.summary,
     tag: spec.tag,
     isDeprecated: spec.isDeprecated ?? false,
+    isOpen: spec.access.to === "all",
     permissions: permissionsOf(spec.access),
     params: spec.params,
     query: spec.query,
     body: spec.body?.described ?? spec.body?.schema,
     form: spec.form,
-    answers: spec.answers,
+    // Unknown query parameters are refused on every path.
+    answers: { ...violations, ...spec.answers },
     async run({ request, search, params: rawParams, identify, upgrade, source }) {
       const caller = spec.access.to === "all" ? ANYBODY : await identify();
       const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
       await checkAccess(spec.access, params, caller);
-      const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
+      const query = read(
+        spec.query ?? Nothing,
+        queryValues(search, (spec.query ?? Nothing).shape),
+        "query",
+      ) as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
       // Without a schema, a part has the type of the default parameter, which the compiler cannot follow here.
       return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade, source });
@@ -138,7 +149,7 @@ export function route<
 }
 
 function permissionsOf<P>(access: Access<P>): readonly string[] {
-  if (access.to === "all") return [];
+  if (access.to === "all" || access.to === "caller") return [];
   return access.to === "kind" ? [access.permission] : access.permissions;
 }
 
@@ -162,28 +173,18 @@ function readParams(schema: z.ZodObject, raw: Readonly<Record<string, string>>):
   throw new InputError("not-found", describeIssues(parsed.error).join("; "));
 }
 
-/** Collects query parameters: text if given once; an array if repeated or spelled `name[]` or `name[0]`. */
-function queryValues(search: URLSearchParams, { shape }: z.ZodObject): Record<string, string | string[]> {
-  const values = new Map<string, string | string[]>();
-  for (const [spelling, value] of search) {
-    const base = /^(\w+)\[\d{0,4}\]$/.exec(spelling)?.[1] ?? "";
-    const isItem = !Object.hasOwn(shape, spelling) && Object.hasOwn(shape, base);
-    const key = isItem ? base : spelling;
-    const known = values.get(key);
-    if (known === undefined) values.set(key, isItem ? [value] : value);
-    else if (Array.isArray(known)) known.push(value);
-    else values.set(key, [known, value]);
-  }
-  return Object.fromEntries(values);
-}
+const JSON_REFUSALS = ["invalid-json", "invalid-utf8", "too-deep", "forbidden-key", "repeated-name"];
 
 async function readBody(
   request: Request,
   spec: { readonly schema: z.ZodType; readonly root?: string; readonly limits?: JsonLimits },
 ): Promise<unknown> {
   const root = spec.root ?? "body";
-  const value = await withViolations(root, ["too-deep", "forbidden-key"], () =>
-    readJson(request, spec.limits ?? BODY_LIMITS),
+  const value = await withViolations(
+    root,
+    JSON_REFUSALS,
+    () => readJson(request, spec.limits ?? BODY_LIMITS),
+    spec.root,
   );
   return read(spec.schema, value, root, spec.root);
 }

@@ -141,9 +141,10 @@ export const Problem = z
   .object({ error: Text, code: Text, details: z.unknown().optional() })
   .meta({ id: "Problem", description: "Why a request failed; `code` is stable" });
 
-export const ViolationLines = z
-  .array(Text)
-  .meta({ id: "Violations", description: "One line per invalid field, prefixed with its path" });
+export const ViolationLines = z.array(Text).meta({
+  id: "Violations",
+  description: "One line per reason, prefixed with the JSON path of the field if there is one",
+});
 
 /** Empty success response. */
 export const Empty = z.strictObject({});
@@ -159,18 +160,16 @@ export const refusals = {
 } as const;
 export const notFound = { 404: { description: "Not found", schema: Problem } } as const;
 export const violations = {
-  422: { description: "The request is invalid", schema: z.union([ViolationLines, Problem]) },
+  422: { description: "The request is refused: one line per reason", schema: ViolationLines },
 } as const;
 /** Error responses of operations with a JSON body. */
 export const badBody = {
   ...violations,
-  400: { description: "The body is not JSON", schema: Problem },
   413: { description: "The body is too large", schema: Problem },
   415: { description: "The body has an unsupported media type", schema: Problem },
 } as const;
 /** Error responses of operations that a node performs while the caller waits. */
 export const ofNode = {
-  409: { description: "The node is busy or INACTIVE, or a conflict prevents the action", schema: Problem },
   499: { description: "Cancelled", schema: Problem },
   500: { description: "The node failed", schema: Problem },
   501: { description: "The node does not have the tool", schema: Problem },

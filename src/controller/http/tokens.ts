@@ -8,9 +8,15 @@ export interface TokenSubject {
   readonly clientId: string;
 }
 
+export interface IssuedToken {
+  readonly token: string;
+  readonly expiresInSeconds: number;
+  readonly expiresAt: number;
+}
+
 export interface TokenIssuer {
-  /** Returns a signed token (RFC 9068) and its lifetime. */
-  issue(subject: TokenSubject): Promise<{ readonly token: string; readonly expiresInSeconds: number }>;
+  /** Returns a signed token (RFC 9068) that is valid for these seconds, an hour by default, and when it ends, in Unix seconds. */
+  issue(subject: TokenSubject, lifetimeSeconds?: number): Promise<IssuedToken>;
   /** Returns the subject of a token; undefined if the signature, issuer, audience or a time is invalid. */
   verify(token: string): Promise<TokenSubject | undefined>;
 }
@@ -28,11 +34,11 @@ const LIFETIME_SECONDS = 3600;
 const TYPE = "at+jwt"; // RFC 9068 §2.1
 const ALGORITHM = "EdDSA"; // RFC 8037
 
-/** Issues and verifies access tokens: JWTs signed with EdDSA, valid for one hour. */
+/** Issues and verifies access tokens: JWTs signed with EdDSA. */
 export function jwtIssuer(options: TokenIssuerOptions): TokenIssuer {
   const { origin, privateKey, publicKey, clock } = options;
   return {
-    async issue({ user, clientId }) {
+    async issue({ user, clientId }, lifetimeSeconds = LIFETIME_SECONDS) {
       const now = Math.floor(clock.now() / 1000);
       const token = await new SignJWT({ client_id: clientId })
         .setProtectedHeader({ alg: ALGORITHM, typ: TYPE })
@@ -41,9 +47,9 @@ export function jwtIssuer(options: TokenIssuerOptions): TokenIssuer {
         .setSubject(user)
         .setJti(randomUUID())
         .setIssuedAt(now)
-        .setExpirationTime(now + LIFETIME_SECONDS)
+        .setExpirationTime(now + lifetimeSeconds)
         .sign(privateKey);
-      return { token, expiresInSeconds: LIFETIME_SECONDS };
+      return { token, expiresInSeconds: lifetimeSeconds, expiresAt: now + lifetimeSeconds };
     },
     async verify(token) {
       try {

@@ -9,7 +9,7 @@ import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type Call, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";
 import type { ImageRecord } from "./records.ts";
 import type { Images } from "./service.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -43,7 +43,6 @@ const PublicImage = z
     virtualBytes: ImageInfo.shape.virtualBytes,
   })
   .meta({ id: "MachineImage" });
-const taken = { 409: { description: "A record with this id exists, or the node is busy", schema: Problem } } as const;
 const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
 
 /** Details of an image file, as reported by the node. */
@@ -88,8 +87,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       answers: {
         ...answers,
         ...badBody,
-        ...taken,
-        201: { description: "The record; an id is generated if none was sent", schema: PublicImage },
+        200: { description: "The record; an id is generated if none was sent", schema: PublicImage },
       },
       handle: async (call) => {
         const { nodeID } = call.params;
@@ -98,7 +96,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
         await images.checkRoom(nodeID, record.id);
         const info = await requireFile(deps, storeCall(call), record.location);
         await images.add(nodeID, record, call.caller.name);
-        return Response.json({ ...record, present: true, ...info }, { status: 201 });
+        return Response.json({ ...record, present: true, ...info });
       },
     }),
     route({

@@ -36,55 +36,67 @@ const MAX_SEGMENTS = 16;
 const MAX_SEGMENT_LENGTH = 256;
 const KEY = /^projection(?:\[(\d{0,4})\](?:\[(\d{0,4})\])?)?$/;
 
+/** A requested path; one without an index follows the entries before it. */
+interface Entry {
+  readonly index: number;
+  readonly isIndexed: boolean;
+  /** Undefined for a flat field. */
+  readonly segments: { readonly at: number; readonly segment: string }[] | undefined;
+  readonly field: string;
+}
+
 /**
- * Parses `projection[]=field` and `projection[N][M]=segment`; undefined without any. Unknown fields and dotted paths select nothing.
- * `config` and `shadow` need two or more segments.
- * @throws {InputError} `too-large` for a flat `config` or `shadow`; `invalid-query` for a malformed or oversized projection
+ * Parses `projection[]=field`, `projection[N]=field` and `projection[N][M]=segment`, in the order of N, then M; undefined without any.
+ * Unknown fields and dotted paths select nothing. Whole `config` and `shadow` are only given to `projection[N]` on a limited list.
+ * @throws {InputError} `invalid-query` for a malformed or oversized projection, or for a flat `config` or `shadow`
  */
-export function parseProjection(query: URLSearchParams): Projection | undefined {
-  const flat: string[] = [];
-  const nested = new Map<string, { at: number; segment: string }[]>();
+export function parseProjection(query: URLSearchParams, isLimited: boolean): Projection | undefined {
+  const entries: Entry[] = [];
+  const nested = new Map<string, NonNullable<Entry["segments"]>>();
   for (const [key, value] of query) {
     if (key !== "projection" && !key.startsWith("projection[")) continue;
     const parts = KEY.exec(key);
-    if (parts === null) throw invalid(`${key.slice(0, 64)}: use projection[]=<field> or projection[N][M]=<segment>`);
-    if (value.length > MAX_SEGMENT_LENGTH) throw invalid(`${key}: longer than ${MAX_SEGMENT_LENGTH} characters`);
-    const [, entry, position] = parts;
-    if (position === undefined) {
-      flat.push(value);
-    } else {
-      const segments = nested.get(entry ?? "") ?? [];
-      segments.push({ at: position === "" ? segments.length : Number(position), segment: value });
-      nested.set(entry ?? "", segments);
+    if (parts === null) {
+      throw invalid(`projection: ${key.slice(0, 64)}: use projection[N]=<field> or projection[N][M]=<segment>`);
     }
-    if (flat.length + nested.size > MAX_ENTRIES) throw invalid(`projection: more than ${MAX_ENTRIES} entries`);
+    if (value.length > MAX_SEGMENT_LENGTH) throw invalid(`projection: longer than ${MAX_SEGMENT_LENGTH} characters`);
+    const [, number = "", position] = parts;
+    const index = number === "" ? entries.length : Number(number);
+    if (position === undefined) {
+      entries.push({ index, isIndexed: number !== "", segments: undefined, field: value });
+    } else {
+      let segments = nested.get(number);
+      if (segments === undefined) {
+        segments = [];
+        nested.set(number, segments);
+        entries.push({ index, isIndexed: true, segments, field: "" });
+      }
+      segments.push({ at: position === "" ? segments.length : Number(position), segment: value });
+      if (segments.length > MAX_SEGMENTS) throw invalid(`projection: more than ${MAX_SEGMENTS} segments in one entry`);
+    }
+    if (entries.length > MAX_ENTRIES) throw invalid(`projection: more than ${MAX_ENTRIES} entries`);
   }
-  if (flat.length === 0 && nested.size === 0) return undefined;
-  return branchesOf(flat, [...nested.values()]);
+  if (entries.length === 0) return undefined;
+  const fields = new Map<string, MutableBranch>();
+  for (const entry of entries.sort((a, b) => a.index - b.index)) add(fields, entry, isLimited);
+  return fields;
 }
 
-function branchesOf(flat: readonly string[], nested: readonly { at: number; segment: string }[][]): Projection {
-  const fields = new Map<string, MutableBranch>();
-  for (const field of flat) {
-    if (LARGE.has(field)) {
-      throw new InputError(
-        "too-large",
-        `projection[]=${field} is too large; ask for parts: projection[N][M]=<segment>`,
-      );
-    }
+function add(fields: Map<string, MutableBranch>, { segments, field, isIndexed }: Entry, isLimited: boolean): void {
+  if (segments === undefined) {
     const [first = ""] = field.split(".", 1);
+    if (LARGE.has(field) && !(isIndexed && isLimited)) {
+      throw invalid(`projection: ${field} is too large; ask for its parts by projection[N][M]=<segment>`);
+    }
     if (REQUESTABLE.has(field)) open(fields, field).isWhole = true;
     else if (LARGE.has(first)) open(fields, first);
+    return;
   }
-  for (const entry of nested) {
-    if (entry.length > MAX_SEGMENTS) throw invalid(`projection: more than ${MAX_SEGMENTS} segments in one entry`);
-    const [field = "", ...path] = entry.sort((a, b) => a.at - b.at).map(({ segment }) => segment);
-    if (!REQUESTABLE.has(field)) continue;
-    let branch = open(fields, field);
-    for (const segment of path) branch = open(branch.members, segment);
-    if (path.length > 0 || !LARGE.has(field)) branch.isWhole = true;
-  }
-  return fields;
+  const [name = "", ...path] = segments.sort((a, b) => a.at - b.at).map(({ segment }) => segment);
+  if (!REQUESTABLE.has(name)) return;
+  let branch = open(fields, name);
+  for (const segment of path) branch = open(branch.members, segment);
+  if (path.length > 0 || !LARGE.has(name)) branch.isWhole = true;
 }
 
 function open(branches: Map<string, MutableBranch>, name: string): MutableBranch {

@@ -10,7 +10,7 @@ import type { Caller } from "../http/caller.ts";
 import { Violations, withViolations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "../http/shapes.ts";
+import { badBody, NodePart, notFound, PublicNode, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "./records.ts";
 import type { NodeService } from "./service.ts";
@@ -82,16 +82,18 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         "projection[]": z
           .union([z.string(), z.array(z.string())])
           .optional()
-          .meta({ description: "Fields to show; parts of `config` and `shadow` by `projection[N][M]=<segment>`" }),
+          .meta({
+            description:
+              "Fields to show, also as `projection[N]`; parts of `config` and `shadow` by `projection[N][M]=<segment>`, and the whole by `projection[N]` together with `cluster`",
+          }),
       }),
       answers: {
         200: { description: "The nodes the caller may read", schema: z.array(PublicNode) },
-        413: { description: "`config` or `shadow` requested as a whole", schema: Problem },
         ...refusals,
         ...violations,
       },
       handle: async ({ query, search, caller }) => {
-        const projection = parseProjection(search);
+        const projection = parseProjection(search, query.cluster !== undefined);
         const listed = (await nodes.all())
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
           .filter((record) => hasTags(record.tags, query.tags))
@@ -130,18 +132,16 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       operationId: "getNodeByFqdn",
       summary: "Get a node by its FQDN",
       tag,
-      // An unknown name is rejected like a forbidden node, so that names cannot be guessed.
-      access: {
-        to: "resource",
-        permissions: ["nodes::read"],
-        resource: async ({ fqdn }) => tgrn.node((await nodes.byFqdn(fqdn))?.uid ?? "unknown"),
-      },
+      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
       params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
-      handle: async ({ params: { fqdn } }) => {
+      handle: async ({ params: { fqdn }, caller }) => {
         const record = await nodes.byFqdn(fqdn);
-        if (record === undefined) throw new InputError("not-found", `there is no node ${fqdn}`);
-        return nodeResponse(record, "full");
+        if (record !== undefined && caller.may(["nodes::read"], tgrn.node(record.uid)))
+          return nodeResponse(record, "full");
+        // An unknown name is refused like a node out of reach, in the same words, so that names cannot be guessed.
+        caller.require(["nodes::read"], tgrn.node(fqdn));
+        throw new InputError("not-found", `there is no node ${fqdn}`);
       },
     }),
     route({
@@ -229,9 +229,11 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       tag,
       access: manageAccess,
       params: NodeParams,
-      answers: { ...changeAnswer, ...refusals, ...notFound },
-      handle: async ({ params: { nodeID }, caller }) =>
-        changeResponse(await nodes.setLock(nodeID, undefined, caller.name), caller, {}),
+      answers: { 200: { description: "Removed", schema: z.strictObject({}) }, ...refusals, ...notFound },
+      handle: async ({ params: { nodeID }, caller }) => {
+        await nodes.setLock(nodeID, undefined, caller.name);
+        return Response.json({});
+      },
     }),
     route({
       method: "PUT",

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { InputError } from "../../errors.ts";
+import { InputError, toError } from "../../errors.ts";
 import type { OpenReleaseFile, ReleaseFiles } from "../../host/releases/release-files.ts";
 import { MANIFEST_NAME } from "../../protocol/documents/release.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound } from "../http/shapes.ts";
+import { notFound, Problem } from "../http/shapes.ts";
 
 /** Range of bytes, both ends inclusive. */
 export interface ByteRange {
@@ -44,7 +44,10 @@ export function releaseRoutes({ releases }: ReleaseRouteDeps): readonly Route[] 
           headers: { ...HEADERS, "content-range": text("Range, and size of the file in bytes") },
         },
         304: { description: "The file matches If-None-Match" },
-        409: { description: "The limit of concurrent downloads is reached" },
+        503: {
+          description: "`overloaded`: the limit of concurrent downloads is reached; see `retry-after`",
+          schema: Problem,
+        },
         416: {
           description: "The range is not within the file",
           headers: { "content-range": text("Size of the file in bytes") },
@@ -52,12 +55,18 @@ export function releaseRoutes({ releases }: ReleaseRouteDeps): readonly Route[] 
         ...notFound,
       },
       async handle({ params: { name }, request }) {
-        const file = await releases?.open(name);
+        const file = await releases?.open(name).catch(asOverload);
         if (file === undefined) throw new InputError("not-found", "no release file has this name");
         return answer(file, name, request);
       },
     }),
   ];
+}
+
+/** @throws {InputError} `overloaded` for `busy`, so that clients try again */
+function asOverload(error: unknown): never {
+  if (error instanceof InputError && error.code === "busy") throw new InputError("overloaded", error.message);
+  throw toError(error);
 }
 
 async function answer(file: OpenReleaseFile, name: string, { method, headers: asked }: Request): Promise<Response> {

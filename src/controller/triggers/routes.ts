@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { InputError, SessionError, toError } from "../../errors.ts";
+import { SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { CAPTURE_EVENT, CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
@@ -13,7 +13,7 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { BODY_LIMITS } from "../http/body.ts";
 import { execOfNode } from "../containers/routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
-import { refusalOf } from "../http/problem.ts";
+import { refusalOf, Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
@@ -123,7 +123,7 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
       },
       handle: async ({ params: { nodeID, event }, query, body, request, caller }) => {
         if (!EventName.safeParse(event).success)
-          throw new InputError("unknown-event", "invalid event name: use letters, digits, '.', '_' and '-'");
+          throw new Violations(["event: is no name of an event: use letters, digits, '.', '_' and '-'"]);
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
         if (!(await nodeOf(deps.nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");

@@ -28,10 +28,10 @@ export interface ExposureState extends RoutingState {
 
 /** A veth pair with one end on the host and one in a container. */
 export interface VirtualLink {
-  /** The host's end: `hfc` and twelve hex digits. */
+  /** Interface name of the host's end: `hfc` and twelve hex digits. */
   readonly link: string;
   readonly engineId: string;
-  /** The container's end, and its address, if it gets one. */
+  /** Interface name of the container's end, and its address if it has one. */
   readonly inside: string;
   readonly address: string | undefined;
   /** The route to it, added once it exists. */

@@ -1,4 +1,5 @@
-import { getHeapStatistics, queryObjects, setFlagsFromString } from "node:v8";
+import { getHeapStatistics, setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
 /**
  * V8 flags for a program that is mostly idle. Each saving is resident memory of an idle, registered agent. The flags affect only
@@ -25,15 +26,17 @@ export function preferSmallMemory(): void {
 }
 
 /**
- * Collects the garbage of the start: takes about 120 ms and saves 5 MB while the program idles. V8 itself waits until the heap
- * has doubled, which an idle heap never does. A heap query is documented to collect all garbage first, and needs no flag.
+ * Collects all garbage and returns the freed pages: blocks for about 50 ms, and saves 5 MB while the program idles. V8 itself waits until
+ * the heap has doubled, which an idle heap never does.
  */
 export function collectGarbage(): void {
-  queryObjects(neverConstructed, { format: "count" });
+  // V8 gives the function only to contexts made under the flag.
+  setFlagsFromString("--expose-gc");
+  const collect: unknown = runInNewContext("gc");
+  setFlagsFromString("--no-expose-gc");
+  if (typeof collect !== "function") throw new TypeError("V8 did not provide gc");
+  Reflect.apply(collect, undefined, [{ type: "major", execution: "sync", flavor: "last-resort" }]);
 }
-
-/** A constructor without instances, to query for. */
-function neverConstructed(): void {}
 
 /** Long-running programs. Other verbs start with V8's default flags, which takes half the time. */
 export const LASTING_PROGRAMS = ["agent", "overlay", "guard", "upgrade-run", "controller"];

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
-import { TarGate, type TarMember } from "../../lib/formats/tar-gate.ts";
+import { TarFilter, type TarMember } from "../../lib/formats/tar-filter.ts";
 import type { Architecture } from "../../protocol/documents/release.ts";
 import { SEARCH_PATH } from "../process/exec.ts";
 
@@ -42,16 +42,16 @@ const XZ_MEMORY = "128MiB";
 const REQUIRED = ["node", "holdfast.mjs", "version"];
 
 /**
- * Unpacks a version's archive with tar(1), which receives only members that `TarGate` accepts, and then verifies the tree. Modes
+ * Unpacks a version's archive with tar(1), which receives only members that `TarFilter` accepts, and then verifies the tree. Modes
  * are set, and everything is synced to disk on return.
  * @throws {InputError} codes of the tar filter, `archive-damaged`, `archive-incomplete`, `archive-version`,
  *   `archive-architecture`, `tree-differs`; {HostError} `tool-missing`, `unpack-failed`
  */
 export async function unpackVersion(unpacking: Unpacking, signal: AbortSignal): Promise<void> {
-  const gate = new TarGate({ maxBytes: unpacking.unpackedSize, maxMembers: MAX_MEMBERS });
+  const filter = new TarFilter({ maxBytes: unpacking.unpackedSize, maxMembers: MAX_MEMBERS });
   await mkdir(unpacking.into, { mode: 0o755 });
-  await pour(unpacking, gate, signal);
-  const { members } = gate;
+  await pour(unpacking, filter, signal);
+  const { members } = filter;
   for (const name of REQUIRED) {
     if (members.some(({ path, kind, size }) => path === name && kind === "file" && size > 0)) continue;
     throw new InputError("archive-incomplete", `the package does not contain ${name}`);
@@ -61,16 +61,16 @@ export async function unpackVersion(unpacking: Unpacking, signal: AbortSignal): 
 }
 
 /** Pipes the archive through the filter to tar(1). */
-async function pour(unpacking: Unpacking, gate: TarGate, signal: AbortSignal): Promise<void> {
+async function pour(unpacking: Unpacking, filter: TarFilter, signal: AbortSignal): Promise<void> {
   const options = ["--extract", "--file=-", `--directory=${unpacking.into}`, "--no-same-owner", "--keep-old-files"];
   const tar = started("tar", [...options, "--no-same-permissions", "--no-xattrs", "--no-acls", "--no-selinux"], signal);
   const source = decompressed(unpacking, signal);
   try {
     for await (const piece of source.stream as AsyncIterable<Buffer>) {
-      for (const passed of gate.pass(piece)) await tar.write(passed);
+      for (const passed of filter.pass(piece)) await tar.write(passed);
     }
     await source.finished();
-    gate.end();
+    filter.end();
     await tar.finished();
   } catch (error) {
     source.stream.destroy();

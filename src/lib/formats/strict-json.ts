@@ -4,6 +4,8 @@ import { InputError } from "../../errors.ts";
 export interface JsonLimits {
   readonly maxBytes: number;
   readonly maxDepth: number;
+  /** Refuses a name that is given twice in one object; of such names `JSON.parse` keeps the last silently (RFC 8259 §4). */
+  readonly hasUniqueNames?: true;
 }
 
 /** Keys that JavaScript gives a meaning; rejected anywhere in JSON from outside. */
@@ -13,12 +15,15 @@ const SUSPICIOUS = /__proto__|constructor|prototype|\\u/;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-const isOpening = (code: number): boolean => code === 0x7b || code === 0x5b;
+const COMMA = 0x2c;
+const OPEN_OBJECT = 0x7b;
+const isOpening = (code: number): boolean => code === OPEN_OBJECT || code === 0x5b;
 const isClosing = (code: number): boolean => code === 0x7d || code === 0x5d;
 
 /**
- * Parses JSON (RFC 8259) from outside: size first, then nesting depth, then syntax, then forbidden keys.
- * @throws {InputError} `too-large`, `too-deep`, `invalid-utf8`, `invalid-json` or `forbidden-key`.
+ * Parses JSON (RFC 8259) from outside: size first, then nesting depth, then syntax, then forbidden and repeated names.
+ * @throws {InputError} `too-large`, `too-deep`, `invalid-utf8`, `invalid-json`, `forbidden-key` or `repeated-name`; the last two with the
+ *   path in `details.field`.
  */
 export function parseStrictJson(input: string | Uint8Array, limits: JsonLimits): unknown {
   const size = typeof input === "string" ? Buffer.byteLength(input) : input.byteLength;
@@ -34,6 +39,10 @@ export function parseStrictJson(input: string | Uint8Array, limits: JsonLimits):
     throw new InputError("invalid-json", `not JSON: ${(error as SyntaxError).message}`, { cause: error });
   }
   if (SUSPICIOUS.test(text)) checkKeys(value, "");
+  const repeated = limits.hasUniqueNames === true ? repeatedName(text) : undefined;
+  if (repeated !== undefined) {
+    throw new InputError("repeated-name", `the name ${repeated} is given twice`, { details: { field: repeated } });
+  }
   return value;
 }
 
@@ -93,7 +102,50 @@ function checkKeys(value: unknown, path: string): void {
   }
   for (const [key, inner] of Object.entries(value)) {
     const here = path === "" ? key : `${path}.${key}`;
-    if (FORBIDDEN_KEYS.has(key)) throw new InputError("forbidden-key", `the key ${here} is not allowed`);
+    if (FORBIDDEN_KEYS.has(key)) {
+      throw new InputError("forbidden-key", `the key ${here} is not allowed`, { details: { field: here } });
+    }
     checkKeys(inner, here);
   }
 }
+
+/** An object or array that is open while a text is read. */
+interface Open {
+  /** Names of the object so far; undefined for an array. */
+  readonly names: Set<string> | undefined;
+  /** Latest name, or index in the array. */
+  at: string | number;
+}
+
+/** Returns the path of the first name that is given twice in one object of a valid JSON text, such as `paths.0.port`. */
+export function repeatedName(text: string): string | undefined {
+  const open: Open[] = [];
+  let isName = false;
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    const inner = open.at(-1);
+    if (code === QUOTE) {
+      const end = endOfString(text, i + 1);
+      if (isName && inner?.names !== undefined) {
+        const name = nameOf(text.slice(i, end + 1));
+        inner.at = name;
+        if (inner.names.has(name)) return open.map(({ at }) => at).join(".");
+        inner.names.add(name);
+        isName = false;
+      }
+      i = end;
+    } else if (isOpening(code)) {
+      isName = code === OPEN_OBJECT;
+      open.push(isName ? { names: new Set(), at: "" } : { names: undefined, at: 0 });
+    } else if (isClosing(code)) {
+      open.pop();
+    } else if (code === COMMA && inner !== undefined) {
+      isName = inner.names !== undefined;
+      if (typeof inner.at === "number") inner.at += 1;
+    }
+  }
+  return undefined;
+}
+
+/** Returns the name that a quoted text spells; escapes can spell one name in several ways. */
+const nameOf = (quoted: string): string => (quoted.includes("\\") ? String(JSON.parse(quoted)) : quoted.slice(1, -1));

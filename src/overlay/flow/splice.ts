@@ -7,7 +7,10 @@ import { CANCEL, NO_ERROR, resetStream } from "./stream-reset.ts";
 /** Bytes queued for sending at which reading stops: stopping after every few frames would cost more than they do. */
 const FULL_BYTES = 256 * 1024;
 
-/** Joins two streams without reading their content. Passes half-closes and resets on. */
+/**
+ * Joins two streams without reading their content. Passes half-closes and resets on. Nobody asks how much of it was
+ * accepted and both sides bring whole frames, so that it writes without a `TurnWriter`.
+ */
 export class Splice {
   readonly #sides: readonly [Duplex, Duplex];
   readonly #copies: readonly [OneWayCopy, OneWayCopy];

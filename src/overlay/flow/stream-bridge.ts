@@ -24,7 +24,10 @@ export interface StreamBridgeOptions extends Partial<Editing> {
   readonly onEnd: (reason: OverlayReason | undefined) => void;
 }
 
-/** Connects a socket with a stream of a session. Passes half-closes and resets on. */
+/**
+ * Connects a socket with a stream of a session. Passes half-closes and resets on. A stream frames what it sends and ends
+ * with a code, which two sockets (`TcpFlow`) do not have.
+ */
 export class StreamBridge {
   readonly #options: StreamBridgeOptions;
   readonly #up: OneWayCopy;

@@ -49,7 +49,7 @@ export interface ListenerOptions extends BindingsOptions {
   readonly budget: SocketBudget;
   /** Listeners that refuse flows because the process or the machine is out of resources. */
   readonly shortage: Shortage<Listener>;
-  /** Why other nodes refuse the flows of listeners. */
+  /** Reasons why other nodes refuse the flows of listeners. */
   readonly remoteRefusals: RemoteRefusals<Listener>;
   readonly pool: BufferPool;
   readonly ports: DataPorts;

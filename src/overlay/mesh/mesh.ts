@@ -1,3 +1,4 @@
+import type { Random } from "../../lib/async/backoff.ts";
 import { isIP } from "node:net";
 import { SessionError } from "../../errors.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
@@ -26,7 +27,7 @@ export interface MeshOptions {
   readonly stateDir: string;
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
-  readonly random: () => number;
+  readonly random: Random;
   /** Called with each stream from another node. */
   readonly onStream: () => void;
   readonly onChanged: () => void;

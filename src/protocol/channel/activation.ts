@@ -6,7 +6,7 @@ import { Base64Url32, Jws, Text64, Uid } from "../values/values.ts";
 export const CODE_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 export const CODE_LENGTH = 6;
 
-/** A code as a person types it: in any case, perhaps with spaces or dashes. */
+/** A code as typed by a person: in any case, with optional spaces or dashes. */
 export const ActivationCode = z
   .string()
   .max(32)
@@ -53,7 +53,7 @@ export const AgentToken = z.object({
 });
 export type AgentToken = z.infer<typeof AgentToken>;
 
-/** The text of a token, as it is shown once. */
+/** Formats a token as text. */
 export function agentTokenText(token: AgentToken): string {
   return `${TOKEN_PREFIX}${Buffer.from(JSON.stringify(token)).toString("base64url")}`;
 }

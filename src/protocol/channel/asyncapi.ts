@@ -73,7 +73,7 @@ function server(protocol: string, description: string): Json {
   };
 }
 
-/** The channels of the node beside the session, each over a connection of its own. */
+/** The node's channels besides the session, each over a separate connection. */
 function otherChannels(): Json {
   const ticket = {
     type: "object",

@@ -18,10 +18,10 @@ export const SESSION_BUDGET: BudgetLimits = {
 /** The subprotocol token of the control channel (RFC 6455 §1.9). */
 export const SUBPROTOCOL = "holdfast.v1";
 export const PROTOCOL_VERSION = 1;
-/** A version that is never spoken: a hello of it finds out whether the node would be taken, and opens nothing. */
+/** A version that is never used in a session: a hello with it reports whether the node would be accepted, without a session. */
 export const ASKING_VERSION = 65_535;
 export const SESSION_PATH = "/agent/v1/session";
-/** A header of the answer to a plain request for a session: for how many whole seconds the control plane has been serving. */
+/** Header with the control plane's uptime in whole seconds, in the answer to a session request without an upgrade. */
 export const UPTIME_HEADER = "holdfast-uptime";
 export const STREAM_PATH = "/agent/v1/stream";
 export const REGISTER_PATH = "/agent/v1/register";
@@ -29,7 +29,7 @@ export const ACTIVATION_PATH = "/agent/v1/activation";
 export const TOKEN_PATH = "/agent/v1/token";
 export const DOCUMENT_PATH = "/agent/v1/document";
 
-/** Any name: which of them exist is for the one who is called to say (−32601). */
+/** Any name; the receiver answers unknown ones with −32601. */
 const Method = Text64;
 const Id = z.int().min(1);
 const version = { jsonrpc: z.literal("2.0") };
@@ -106,7 +106,7 @@ function read<T>(schema: z.ZodType<T>, value: object): T {
   throw new InputError("invalid-message", text, { cause: parsed.error, ...detailsOf(value) });
 }
 
-/** The id of what was meant as a request; an answer is not answered. */
+/** Returns the id of an invalid request as details; nothing for an answer, to which no error is sent. */
 function detailsOf(value: unknown): { readonly details?: { readonly id: number } } {
   const found = Id.safeParse(isObject(value) && Object.hasOwn(value, "method") ? value["id"] : undefined);
   return found.success ? { details: { id: found.data } } : {};

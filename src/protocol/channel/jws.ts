@@ -10,13 +10,13 @@ const ALGORITHM = "Ed25519"; // RFC 9864
 const CLAIMS_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 32 };
 const HEADER_MEMBERS = "alg,kid,typ";
 
-/** A private key that signs, with the identifier its public half is found by. */
+/** A private signing key, with the identifier of its public key. */
 export interface Signer {
   readonly kid: string;
   readonly privateKey: CryptoKey;
 }
 
-/** Public keys by thumbprint: who may have signed. */
+/** Accepted public keys by thumbprint. */
 export type KeySet = ReadonlyMap<string, Ed25519PublicKey>;
 
 /** Signs claims as a compact JWS (RFC 7515) whose header holds exactly `alg`, `typ` and `kid`. */
@@ -27,8 +27,8 @@ export function signJws<T extends JwsType>(typ: T, claims: ClaimsByType[T], sign
 }
 
 /**
- * Verifies a compact JWS of one fixed `typ` against a set of keys and parses its claims. Audience, issuer and times are the
- * caller's to judge, since only it knows which hold.
+ * Verifies a compact JWS of one fixed `typ` against a set of keys and parses its claims. The caller
+ * must check audience, issuer and times.
  * @throws {InputError} `bad-signature` for the form, the header, the key or the signature; `invalid-claims` for the content.
  */
 export async function verifyJws<T extends JwsType>(typ: T, jws: string, keys: KeySet): Promise<ClaimsByType[T]> {
@@ -45,13 +45,13 @@ export async function verifyJws<T extends JwsType>(typ: T, jws: string, keys: Ke
   return parseClaims(typ, payload);
 }
 
-/** Reads the claims without verifying: only to learn whom to ask, never to act on. */
+/** Reads the claims without verifying, to find the key that verifies them. They must not be trusted. */
 export function peekClaims<T extends JwsType>(typ: T, jws: string): ClaimsByType[T] {
   headerOf(jws, typ);
   return parseClaims(typ, Buffer.from(jws.split(".")[1] ?? "", "base64url"));
 }
 
-/** The `kid` of a JWS whose header has the one accepted form. */
+/** Returns the `kid` of a JWS; its header must have exactly the accepted members. */
 function headerOf(jws: string, typ: JwsType): string {
   let header: ReturnType<typeof decodeProtectedHeader>;
   try {

@@ -7,11 +7,11 @@ import { Jws } from "../values/values.ts";
 
 const KeysJws = Jws.max(16_384);
 
-/** One version of the keys document as it travels; `cross` is the new root's signature where the root changed. */
+/** One version of the keys document on the wire; `cross` is the new root's signature if the root changed. */
 export const KeysEnvelope = z.object({ jws: KeysJws, cross: KeysJws.optional() });
 export type KeysEnvelope = z.infer<typeof KeysEnvelope>;
 
-/** Versions in rising order, as registration and the document endpoint give them. */
+/** Versions in ascending order. */
 export const KeysEnvelopes = z.array(KeysEnvelope).max(4096);
 
 /** Public keys by their thumbprints. */

@@ -49,7 +49,7 @@ export const DocumentApplied = z.object({
   durationMs: z.number().min(0),
   outcome: z.enum(["converged", "partial", "refused", "rolled-back"]),
   inForce: Version.optional(),
-  /** Why the node took it back by itself. */
+  /** Reason why the node rolled it back by itself. */
   evidence: RollbackCause.optional(),
   sections: z.partialRecord(SectionName, SectionReport),
 });

@@ -4,7 +4,7 @@ import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.
 
 /** An answer larger than this many bytes of JSON comes in parts if the caller streams output. */
 export const WHOLE_REPLY_BYTES = 48 * 1024;
-/** Largest answer that is put together, and how deep it may be nested. */
+/** Limits of an answer joined from parts. */
 export const REPLY_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 64 };
 /** Maximum characters of one part; any text of this length fits one message. */
 const PART_CHARACTERS = 16 * 1024;
@@ -15,13 +15,13 @@ export const ReplyPart = z
   .meta({ id: "ReplyPart", description: "A piece of the JSON text of an answer that no one message holds" });
 export type ReplyPart = z.infer<typeof ReplyPart>;
 
-/** The result of a trigger whose answer has come in parts. */
+/** Result of a trigger whose answer was sent in parts before. */
 export const RepliedInParts = z
   .strictObject({ replyBytes: z.int().min(1) })
   .meta({ id: "RepliedInParts", description: "How many bytes the parts before it make, as UTF-8" });
 export type RepliedInParts = z.infer<typeof RepliedInParts>;
 
-/** The parts of an answer's JSON text. */
+/** Splits the JSON text of an answer. */
 export function* replyParts(text: string): Generator<ReplyPart> {
   for (let at = 0; at < text.length;) {
     const high = text.charCodeAt(at + PART_CHARACTERS - 1);
@@ -32,12 +32,12 @@ export function* replyParts(text: string): Generator<ReplyPart> {
   }
 }
 
-/** Puts an answer together again. */
+/** Joins the parts of an answer. */
 export class ReplyCollector {
   readonly #parts: string[] = [];
   #bytes = 0;
 
-  /** Takes what a trigger put out; whether it was a part of the answer. @throws {SessionError} `too-large`. */
+  /** Adds an output of a trigger if it is a part of the answer; reports whether it was. @throws {SessionError} `too-large`. */
   take(data: unknown): boolean {
     const parsed = ReplyPart.safeParse(data);
     if (!parsed.success) return false;
@@ -50,7 +50,7 @@ export class ReplyCollector {
     return true;
   }
 
-  /** The answer: the result itself, or what its parts make. @throws {SessionError} `interrupted` when parts are missing; {InputError} as `parseStrictJson`. */
+  /** Returns the answer: the result itself, or its joined parts. @throws {SessionError} `interrupted` if parts are missing; {InputError} as `parseStrictJson`. */
   whole(result: unknown): unknown {
     const parsed = RepliedInParts.safeParse(result);
     if (!parsed.success) return result;

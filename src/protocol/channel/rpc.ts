@@ -22,22 +22,22 @@ export interface RpcOptions<Local extends Table, Remote extends Table> {
   readonly local: Local;
   /** Methods of the other side. */
   readonly remote: Remote;
-  /** A function makes them for each call, so that thousands of idle peers need not hold a set each. */
+  /** A function creates them per call, so that thousands of idle peers need no memory for them. */
   readonly handlers: Handlers<Local> | (() => Handlers<Local>);
   send(text: string): void;
   /** Called with unexpected errors of handlers: a bug or an invalid notification. */
   onFault(method: string, error: Error): void;
-  /** Called at the end of each request that was not cancelled: answered (failures included), timed out, or not as its schema says. */
+  /** Called at the end of each request that was not cancelled: answered (failures included), timed out, or answered against its schema. */
   onOutcome?(method: string, outcome: "answered" | "unanswered" | "nonsense"): void;
 }
 
 const METHOD_NOT_FOUND = -32601;
 const INVALID_PARAMS = -32602;
-/** Requests in flight one way; beyond it the sender has lost count of its own work. */
+/** Limit of unanswered requests of this side; only a bug reaches it. */
 const MAX_PENDING = 1024;
-/** Calls of the other side being answered; beyond it they are refused at once. */
+/** Limit of concurrent calls of the other side; further ones are refused at once. */
 const MAX_ANSWERING = 1024;
-/** An answer must fit the asker's own schema and message limit, however much was wrong with the question. */
+/** Limits of an error's message, so that it fits the caller's schema and message limit. */
 const MAX_MESSAGE = 4096;
 const MAX_ISSUES = 20;
 const MAX_TEXT = 256;
@@ -53,23 +53,23 @@ export class RemoteError extends SessionError {
   static override readonly name = "RemoteError";
 }
 
-/** A failure that is answered with its own code and words, whether or not the code is in the table. */
+/** A failure that is answered with its own code and message, also if the code is not in the table. */
 export class AnsweredFailure extends SessionError {
   static override readonly name = "AnsweredFailure";
 }
 
-/** Refusals that say "later", not "never". */
+/** Codes of temporary refusals. */
 const TRANSIENT: ReadonlySet<string> = new Set(["busy", "internal", "storage-unavailable", "timeout"]);
 
-/** Reports whether a request that failed with this error may succeed when repeated: no answer, or a refusal that says "later". */
+/** Reports whether a request that failed with this error may succeed if repeated: it had no answer, or was refused temporarily. */
 export function isTransient(error: unknown): boolean {
   return !(error instanceof RemoteError) || TRANSIENT.has(error.code);
 }
 
-/** One end of a JSON-RPC 2.0 connection, without the connection: text goes out through `send`, messages come in through `receive`. */
+/** One end of a JSON-RPC 2.0 connection, independent of the transport: sends text by `send`, and gets messages by `receive`. */
 export class RpcPeer<Local extends Table, Remote extends Table> {
   readonly #options: RpcOptions<Local, Remote>;
-  /** Made with the first request: of thousands of peers most never ask anything. */
+  /** Created with the first request, because most peers of a controller send none. */
   #pending: Map<number, Pending> | undefined;
   #lastId = 0;
   #answering = 0;
@@ -124,17 +124,17 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
     });
   }
 
-  /** The method of the unanswered request with this id. */
+  /** Returns the method of the unanswered request with this id. */
   unanswered(id: number): string | undefined {
     return this.#pending?.get(id)?.method;
   }
 
-  /** Tells the other side something that wants no answer. */
+  /** Sends a notification, which has no answer. */
   notify<M extends NoticeName<Remote>>(method: M, params: Params<Remote, M>): void {
     if (this.#closed === undefined) this.#options.send(JSON.stringify({ jsonrpc: "2.0", method, params }));
   }
 
-  /** Takes one parsed message: an answer settles its request, a call runs its handler. */
+  /** Handles one parsed message: an answer settles its request, a call runs its handler. */
   async receive(message: Message): Promise<void> {
     switch (message.kind) {
       case "success":
@@ -217,7 +217,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
 /** Failure of a verification. Any other fault of the input is an invalid body. */
 const UNTRUSTED: ReadonlySet<string> = new Set(["invalid-claims", "below-floor"]);
 
-/** The code of the platform for an error: one that the table does not have is the caller's fault when it says so. */
+/** Returns the wire code of an error. An `InputError` with another code is the caller's fault; any other error is internal. */
 function codeOf(error: Error): ErrorCode {
   if (!(error instanceof AgentError)) return "internal";
   if (isErrorCode(error.code)) return error.code;

@@ -35,7 +35,7 @@ export type StreamCommand = z.infer<typeof StreamCommand>;
 
 /** Outcome of a stream: the last text frame before the socket is closed. */
 export const StreamEnd = z.discriminatedUnion("type", [
-  /** The command ended; null when nobody knows with what. */
+  /** The command ended; null if its exit code is unknown. */
   z.object({ type: z.literal("exit"), code: z.int().min(-1).max(255).nullable() }),
   z.object({ type: z.literal("error"), code: Text64, message: Text1024 }),
 ]);
@@ -48,7 +48,7 @@ export const TICKET_HEADER = "holdfast-ticket";
 /** The upgrade token (RFC 9110 §7.8) of a stream of the local API. */
 export const LOCAL_STREAM_UPGRADE = "holdfast-stream";
 
-/** Bounds of every stream: bytes of a frame that is sent and of one that is taken, of a text frame, and of what waits to be sent. */
+/** Limits of every stream in bytes: of a frame when sending and receiving, of a text frame, and of the send queue. */
 export const STREAM_LIMITS = {
   sentFrameBytes: 64 * 1024,
   takenFrameBytes: 1024 * 1024,
@@ -57,15 +57,15 @@ export const STREAM_LIMITS = {
 } as const;
 /** Streams that a node has open at a time. */
 export const MAX_STREAMS = 8;
-/** A stream without a byte for so long is ended. */
+/** Idle time after which a stream is closed, in milliseconds. */
 export const STREAM_IDLE_MS = 3_600_000;
-/** Time the node has to dial, and the signature to use. */
+/** Time limit for the node to dial, and validity of its order, in milliseconds. */
 export const STREAM_OPEN_MS = 20_000;
 
-/** Close codes of a stream (RFC 6455 §7.4.1): it came to its end; the other side broke the rules; it was cut short. */
+/** Close codes of a stream (RFC 6455 §7.4.1): normal end; protocol violation of the other side; failure. */
 export const streamCloseCodes = { ended: 1000, protocol: 1008, failed: 1011 } as const;
 
-/** Reads a text frame; undefined when it is none of the schema's. */
+/** Parses a text frame; undefined if it does not match the schema. */
 export function parseStreamText<T>(schema: z.ZodType<T>, text: string): T | undefined {
   if (text.length > STREAM_LIMITS.textBytes) return undefined;
   try {
@@ -76,7 +76,7 @@ export function parseStreamText<T>(schema: z.ZodType<T>, text: string): T | unde
   }
 }
 
-/** The end of a stream that was cut short, within its bounds. */
+/** Returns the outcome of a failed stream, with its message cut to the limit. */
 export function streamError(code: ErrorCode, message: string): StreamEnd {
   return { type: "error", code, message: message.slice(0, 1024) };
 }

@@ -1,19 +1,19 @@
 import { z } from "zod";
 
-/** Largest archive that goes through the control channel: as base64 it fits one answer. */
+/** Limit of an archive sent through the control channel, in bytes: as base64 it fits one answer. */
 export const INLINE_BUNDLE_BYTES = 8 * 1024 * 1024;
 
 /** Output of `holdfast bundle --json`. */
 export const BundleReport = z.object({
   schema: z.literal(1),
-  /** `-` when it went to standard output. */
+  /** `-` for standard output. */
   path: z.string(),
   /** Default name of the file. */
   name: z.string().regex(/^holdfast-[\w.-]{1,255}\.tar\.gz$/),
   bytes: z.number(),
   parts: z.array(z.object({ name: z.string(), bytes: z.number(), cutBytes: z.number() })),
   missing: z.array(z.object({ name: z.string(), reason: z.string() })),
-  /** The archive itself, in base64, where it went to standard output. */
+  /** The archive in base64, if it was written to standard output. */
   archive: z.base64().optional(),
 });
 export type BundleReport = z.infer<typeof BundleReport>;

@@ -37,7 +37,7 @@ export const License = z.object({
 });
 export type License = z.infer<typeof License>;
 
-/** Facts about the machine; `domain/triggers-and-telemetry.md` B3.1. */
+/** Facts about the machine that a node sends when it registers. */
 export const Device = z.object({
   vendor: Text64,
   model: Text128,
@@ -60,7 +60,7 @@ export type RegisterClaims = z.infer<typeof RegisterClaims>;
 /** Claims of a machine without a license that asks for a code and polls for its license. */
 export const ActivationClaims = z.object({
   aud: Origin,
-  /** Above that of every earlier message of the key. */
+  /** Greater than in every earlier message of the key. */
   seq: Version,
   keys: NodeKeys,
   device: Device,
@@ -111,7 +111,7 @@ export const KeysClaims = z.object({
 });
 export type KeysClaims = z.infer<typeof KeysClaims>;
 
-/** Versions of the documents somebody holds; zero means none. */
+/** Versions of the documents of one side; zero means none. */
 export const DocumentVersions = z.object({
   keys: Version,
   node: Version,
@@ -176,14 +176,14 @@ export const TriggerClaims = z.object({
 });
 export type TriggerClaims = z.infer<typeof TriggerClaims>;
 
-/** Orders a node to dial for one stream; strict, since a claim that is not understood could be one that limits it. */
+/** Orders a node to dial for one stream; strict, because an unknown claim could be a restriction. */
 export const StreamClaims = z.strictObject({
   iss: Origin,
   aud: Uid,
   sid: z.uuid(),
   jti: z.uuid(),
   kind: z.string().regex(/^[a-z][a-z0-9-]{0,31}$/),
-  /** As the kind takes them. */
+  /** Parameters of the stream's kind. */
   params: JsonObject,
   user: z.string().max(320),
   /** SHA-256 of the one-time ticket. */

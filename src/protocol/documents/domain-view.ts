@@ -12,19 +12,19 @@ export interface DomainView {
   readonly peers: ReadonlyMap<string, DomainPeer>;
   readonly grants: readonly DomainGrant[];
   readonly issues: readonly Issue[];
-  /** Names of clusters, as far as this node's sections have them. */
+  /** Names of clusters that this node's sections contain. */
   readonly clusters: ReadonlySet<string>;
   /** Returns the peer whose name, FQDN or uid is exactly this. */
   find(name: string): DomainPeer | undefined;
 }
 
-/** Reads the document in force; the same one is read once. */
+/** Parses the applied document; a repeated one is taken from a cache. */
 export type ReadDomain = (domain: DomainDocument | undefined) => DomainView | undefined;
 
 /** Maximum number of reported invalid items. */
 const MAX_ISSUES = 100;
 
-/** Keeps what came of a document, which nobody changes in place, for as long as it is in use. */
+/** Returns a reader that caches the view of each document object; documents must not be changed in place. */
 export function domainReader(): ReadDomain {
   const known = new WeakMap<DomainDocument, DomainView>();
   return (domain) => {
@@ -37,7 +37,7 @@ export function domainReader(): ReadDomain {
   };
 }
 
-/** Takes a document apart, whose items that need features of another version are left out already. Pure. */
+/** Parses the items of a document, from which those with unknown required features are already removed. Pure. */
 export function readDomain({ fqdn, peers, grants, clusters }: DomainDocument): DomainView {
   const foundPeers = readItems("peers", peers, DomainPeer);
   const foundGrants = readItems("grants", grants, DomainGrant);
@@ -79,7 +79,7 @@ function readItems<T>(
   return { items, issues };
 }
 
-/** Below the section that uses them, since a document of its own has no place among issues. */
+/** Returns an issue with a path below `gateway`, the section that uses these items, because paths name sections only. */
 function issueOf(list: string, item: string, code: string, text: string): Issue {
   const path = `gateway.domain.${list}.${item}`;
   return { path, code, message: `${path}: ${text}` };

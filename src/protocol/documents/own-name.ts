@@ -8,12 +8,12 @@ export function isOwnName(node: OwnNames | undefined, name: string): boolean {
   return name === "local" || [uid, own, fqdn, cluster, cluster?.split(".")[0]].includes(name);
 }
 
-/** The message about a destination that is a cluster, with what to do. */
+/** Returns the message for a destination that is a cluster, with the remedy. */
 export function clusterText(name: string): string {
   return `${name} is a cluster, and clusters cannot be destinations yet (unsupported: clusters): name one of its members`;
 }
 
-/** The message about a destination that no known node has, with what to do. Names are lower-case. */
+/** Returns the message for a destination that is no known node, with the remedy. Names are lower-case. */
 export function unknownNodeText(name: string): string {
   const exact = name.toLowerCase();
   const hint = exact === name ? "" : `node names are compared exactly and are lower-case, such as ${exact}; `;

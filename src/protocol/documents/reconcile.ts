@@ -17,8 +17,8 @@ export const Issue = z.object({
 export type Issue = z.infer<typeof Issue>;
 
 /**
- * A step as it is shown: the operation, what it acts on, whether it could cut the node off, and whether it only takes away. `detail`
- * tells a person what it is about, what changes and whether flows end; it holds no secrets.
+ * A step for output: the operation, its object, whether it could disconnect the node, and whether it only removes something. `detail` is
+ * text about the object, the change and its effect on flows, without secrets.
  */
 export const ShownStep = z.object({
   kind: z.string(),
@@ -35,13 +35,13 @@ export const SectionPlan = z.object({
   steps: z.array(ShownStep),
   total: Version,
   issues: z.array(Issue),
-  /** Why the section could not be planned. */
+  /** Reason why the section could not be planned. */
   error: z.object({ code: Text64, message: z.string() }).optional(),
   unsupported: z.string().optional(),
 });
 export type SectionPlan = z.infer<typeof SectionPlan>;
 
-/** A configuration to plan in the place of the node's own; that in force when absent. */
+/** A configuration to plan; the node's applied one if absent. */
 export const PlanRequest = z.object({ config: Config.optional() });
 export type PlanRequest = z.infer<typeof PlanRequest>;
 
@@ -50,8 +50,8 @@ const recordFields = Object.fromEntries(Object.keys(NodeDocument.shape).map((nam
 const bareSections = Object.fromEntries(sectionNames.map((name) => [name, JsonObject.optional()]));
 
 /**
- * A configuration to plan as a person writes it: below `config`, alone or in a whole node document, or its sections as they are. Without
- * any of them there is no `config`. A field or section that nobody knows is refused.
+ * A configuration to plan, written by a person: as `config`, alone or in a node document, or as bare sections. Empty means the applied one.
+ * Unknown fields and sections are refused.
  */
 export const PlanDocument = z
   .strictObject({ ...bareSections, ...recordFields, config: StrictConfig.optional() })
@@ -71,19 +71,19 @@ export const PlanDocument = z
 export const PLAN_REQUEST_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 32 };
 
 /**
- * The steps that a configuration would take on this machine. Steps that only take away come first, from the last section to the first,
+ * The steps that a configuration would take on this machine. Steps that only remove something come first, from the last section to the first,
  * then the others from the first to the last.
  */
 export const PlanReport = z.object({ schema: z.literal(1), sections: z.array(SectionPlan), notes: z.array(Issue) });
 export type PlanReport = z.infer<typeof PlanReport>;
 
-/** Asks for the document before the one in force; with `plan` only for the steps that it would take. */
+/** Requests the rollback to the previous document; with `plan` only its steps. */
 export const RollbackRequest = z
   .strictObject({ document: DocumentName.default("node"), plan: z.boolean().default(false) })
   .meta({ id: "Rollback", description: "Body of `rollback`" });
 export type RollbackRequest = z.infer<typeof RollbackRequest>;
 
-/** From which version a document goes back to which: at once, or, with a plan, if it were done. */
+/** Versions of a rollback; with `plan` it was only planned. */
 export const RollbackReport = z.object({
   schema: z.literal(1),
   document: DocumentName,
@@ -93,15 +93,15 @@ export const RollbackReport = z.object({
 });
 export type RollbackReport = z.infer<typeof RollbackReport>;
 
-/** Asks for the configuration in force, or one section of it. */
+/** Requests the applied configuration, or one section of it. */
 export const ConfigShowRequest = z
   .strictObject({ section: SectionName.optional() })
   .meta({ id: "ConfigShow", description: "Body of `config-show`" });
 export type ConfigShowRequest = z.infer<typeof ConfigShowRequest>;
 
 /**
- * One thing that is not as it should be: why, since when, when it was last tried and will be again. A notice is in force, or off, as it
- * is desired, and only says what of it is not as one might think.
+ * A deviation from the desired state: its reason, start, last attempt and next attempt. A notice deviates from nothing; it explains an
+ * unexpected effect of the applied configuration.
  */
 export const Reason = z.object({
   section: Text64,

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Ed25519PublicKey } from "../values/keys.ts";
 import { Text64, Text1024, UnixSeconds } from "../values/values.ts";
 
-/** A version as operators compare it, as text: `<major>.<minor>.<YYYYMMDD>-<HHMM>`. */
+/** A version as text: `<major>.<minor>.<YYYYMMDD>-<HHMM>`. */
 export const PackageVersion = z
   .string()
   .max(32)
@@ -25,12 +25,12 @@ export const ReleaseFile = z.object({
 });
 export type ReleaseFile = z.infer<typeof ReleaseFile>;
 
-/** The files of a release by architecture; one that this version does not know may be among them. */
+/** The files of a release by architecture; it may be one that this version does not know. */
 const FilesByArchitecture = z.record(z.string().regex(/^[a-z0-9]{1,16}$/, "must be an architecture"), ReleaseFile);
 
 /**
- * A signed release: the claims of `manifest.jws`, a line of which is a compact JWS for each key that vouches for it. Later versions
- * may say more of themselves, and are to be installed by this one all the same.
+ * A signed release: the claims of `manifest.jws`, which has a line with a compact JWS for each signing key. Unknown claims of
+ * later versions are ignored.
  */
 export const ReleaseClaims = z.object({
   product: z.literal("holdfast"),
@@ -68,7 +68,7 @@ export const UpgradeRequest = z.strictObject({
   by: z.enum(["operator", "control-plane"]),
   /** Whether to skip the update of operating system packages. */
   skipUnattended: z.boolean(),
-  /** An operator insists: on a version that failed before, or on one that is not newer. */
+  /** Whether an operator forces it: also to a version that failed before, or is not newer. */
   isForced: z.boolean().default(false),
   /** Whether to prepare the release without switching to it. Absent for a plain upgrade, since older versions do not know it. */
   stageOnly: z.literal(true).optional(),
@@ -91,7 +91,7 @@ export const UpgradeOrder = z.strictObject({
 });
 export type UpgradeOrder = z.infer<typeof UpgradeOrder>;
 
-/** The one answer to who asks for an upgrade. */
+/** Answer to a request for an upgrade. */
 export const UPGRADE_ANSWERS = {
   begun: "Upgrade in progress",
   already: "Existing upgrade is already in progress",
@@ -133,13 +133,13 @@ export const UpgradeStanding = z.object({
   completedAt: UnixSeconds.optional(),
   /** Time when operating system packages were updated during the upgrade. */
   osUpdatedAt: UnixSeconds.optional(),
-  /** Why they were not, although the upgrade went on. */
+  /** Reason why they were not, although the upgrade went on. */
   osReason: z.object({ code: Text64, message: Text1024 }).optional(),
-  /** Why it failed, with a code that programs compare. */
+  /** Reason of the failure, with a code for programs. */
   reason: z.strictObject({ code: Text64, message: Text1024 }).optional(),
   /** Time when the old version, restored for comparison, had a session. */
   betterAt: UnixSeconds.optional(),
-  /** Starts that the version given up has had. */
+  /** Number of starts of the version that was given up. */
   starts: z.int().min(0).optional(),
 });
 export type UpgradeStanding = z.infer<typeof UpgradeStanding>;
@@ -152,7 +152,7 @@ export const UpgradeStatus = z.object({
 });
 export type UpgradeStatus = z.infer<typeof UpgradeStatus>;
 
-/** The file in the run directory by which an upgrade is asked for. */
+/** File in the run directory that requests an upgrade. */
 export const UPGRADE_REQUEST_NAME = "upgrade-request.json";
 
 /** Paths of installed versions, and of upgrade requests. */

@@ -1,10 +1,10 @@
 import type { SectionName } from "../sections/sections.ts";
 import { JsonObject } from "../values/values.ts";
 
-/** The secret fields of an object, and the arrays and objects below it that hold more. */
+/** Secret fields of an object, and its arrays and objects that contain further ones. */
 interface Place {
   readonly secrets?: readonly string[];
-  /** The only fields that are shown: all else is hidden, and taken as it comes, since it may rightly be empty. */
+  /** If set, all other fields are secret. When stored they are not completed, because an empty value may be intended. */
   readonly shown?: readonly string[];
   /** Field that identifies an item of the array. */
   readonly keyedBy?: readonly string[];
@@ -56,14 +56,14 @@ const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
   },
 };
 
-/** A configuration for showing: every secret in it is the empty text, or `mark`. */
+/** Returns a configuration for output: every secret is replaced by the empty text, or by `mark`. */
 export function hideSecrets(config: Readonly<Record<string, unknown>>, mark = ""): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.entries(config).map(([name, body]) => [name, hidden(body, placeOf(name), { mark, ...inSection(name) })]),
   );
 }
 
-/** The body of a section for storing: a secret that is absent or empty in it stays what it was in the same item. */
+/** Returns the body of a section to store: an absent or empty secret keeps the stored value of the same item. */
 export function keepSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
   return JsonObject.parse(kept(body, stored, PLACES[section], inSection(section).endings));
 }
@@ -88,10 +88,10 @@ function hidden(value: unknown, place: Place | undefined, hiding: Hiding): unkno
   if (Array.isArray(value)) return value.map((item) => hidden(item, place, hiding));
   const { shown, secrets = [] } = place ?? {};
   if (!isObject(value)) return shown === undefined ? value : mark;
-  // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
+  // Names are compared without case, because clients differ in it.
   const hides = new Set(secrets.map((name) => name.toLowerCase()));
   const below = new Map(Object.entries(place?.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
-  // Each member of a would-be list may be an item.
+  // An object in place of a list may have items as members.
   const member = place?.keyedBy === undefined ? undefined : place;
   const entries = Object.entries(value).map(([name, inner]) => {
     const known = name.toLowerCase();
@@ -143,7 +143,7 @@ function keysOf(item: unknown): readonly string[] {
   return key === undefined ? [] : [key];
 }
 
-/** Items without the fields that tell them apart are nobody's: their secrets are not guessed. */
+/** Reports whether two items are the same by their identifying fields; items without these match nothing. */
 function isSameItem(item: unknown, other: unknown, keyedBy: readonly string[]): boolean {
   if (!isObject(item) || !isObject(other)) return false;
   return keyedBy.length > 0 && keyedBy.every((key) => item[key] !== undefined && item[key] === other[key]);

@@ -18,7 +18,7 @@ export const FIELDS: Readonly<Record<string, Fields>> = {
       "logLevel proxy noProxy hosts unit speedTestUrl repositoryUrl engineSocket containers allowPrivileged allowBinds allowCapabilities events " +
       "services allowOwnAddresses dataStore maxBytes reservePercent maxTransfers maxBandwidth value maxRequests allowAddresses proxyNames s3 bucket endpoint region pathStyle " +
       "credentials metrics listen allowRemote upgrade manifest profile",
-    // A whole section, which is shown as one where the node says what it has.
+    // A whole section; its own rules apply where the node reports it.
     hidden: "network",
   },
   connectors: {
@@ -67,13 +67,13 @@ export const FIELDS: Readonly<Record<string, Fields>> = {
   },
 };
 
-/** A value as it may leave the machine, and the texts that were left out of it. */
+/** A value that may leave the machine, and the texts that were omitted from it. */
 export interface Shown {
   readonly shown: unknown;
   readonly leftOut: readonly string[];
 }
 
-/** Keeps the fields of a section that are known and shown; of a section without a schema only the names of its fields. Pure. */
+/** Returns the fields of a section that may be shown; of a section without a schema only the names of its fields. Pure. */
 export function shownValue(kind: string, value: unknown): Shown {
   const fields = Object.hasOwn(FIELDS, kind) ? FIELDS[kind] : undefined;
   const leftOut: string[] = [];
@@ -82,7 +82,7 @@ export function shownValue(kind: string, value: unknown): Shown {
   return { shown, leftOut };
 }
 
-/** The fields below these have names that their author chose: items by their ids, tags and hosts by their names. */
+/** Fields whose members have arbitrary names, such as ids of items, tags and hosts. */
 const BY_NAME: ReadonlySet<string> = new Set(["items", "tags", "hosts"]);
 
 function walk(value: unknown, known: ReadonlySet<string>, leftOut: string[], isByName: boolean): unknown {
@@ -98,7 +98,7 @@ function walk(value: unknown, known: ReadonlySet<string>, leftOut: string[], isB
   );
 }
 
-/** An address without the user and the password in it, and without a query, which may be as secret. */
+/** Returns an address without user, password and query, which may contain secrets. */
 function withoutPassword(text: string, leftOut: string[]): string {
   if (!text.includes("://")) return text;
   const url = URL.parse(text);

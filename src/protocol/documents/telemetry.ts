@@ -43,7 +43,7 @@ export type NodeAudit = z.infer<typeof NodeAudit>;
 export const MetricSample = z.object({ t: z.int().min(0), m: z.record(Text128, z.number()) });
 export type MetricSample = z.infer<typeof MetricSample>;
 
-/** The bits of `flags` in a flow record that say why a flow was denied. */
+/** Bits of `flags` in a flow record, by the reason of a denied flow. */
 export const flowFlags = {
   "no-acl-match": 65_536,
   "no-rule-match": 131_072,
@@ -59,7 +59,7 @@ export const flowFlags = {
 export const DEFUNCT_FLAGS = Object.values(flowFlags).reduce((mask, flag) => mask | flag, 0);
 
 const FlowPort = z.int().min(0).max(65_535);
-/** Empty when it is not known, as of a flow refused before its target was. */
+/** Empty if unknown, as for a flow refused before its target was resolved. */
 const FlowAddress = z.union([IpAddress, z.literal("")]);
 const FlowTime = z.iso.datetime({ precision: 3 }).meta({ description: "ISO 8601, UTC, with milliseconds" });
 const BitMask = z.string().regex(/^(?:0|[1-9]\d{0,9})$/, "must be a bit mask as a decimal number");
@@ -100,7 +100,7 @@ export const FlowRecord = z.object({
 });
 export type FlowRecord = z.infer<typeof FlowRecord>;
 
-/** Milliseconds of a round trip; what took longer was given up. */
+/** Round-trip time in milliseconds, up to the time limit of a probe. */
 const Rtt = z.number().min(0).max(3_600_000);
 const Answered = { minRtt: Rtt, maxRtt: Rtt, meanRtt: Rtt };
 
@@ -134,7 +134,7 @@ export type GatewayDetails = z.infer<typeof GatewayDetails>;
 /** Characters of output in one record. */
 export const CONTAINER_OUTPUT_CHARS = 4096;
 
-/** A piece of what a container with `saveOutput` wrote; `at` is when, `run` tells one run of it from the next. */
+/** A piece of the output of a container with `saveOutput`; `at` is its time, and `run` identifies the run. */
 export const ContainerOutput = z.object({
   /** Id of the definition. */
   container: z.string().min(1).max(253),

@@ -49,7 +49,7 @@ export const SessionStatus = z.object({
   /** Send time of the newest heartbeat that the control plane acknowledged in this session. */
   heartbeatAt: UnixMilliseconds.optional(),
   lastOnlineAt: UnixMilliseconds.optional(),
-  /** Requests that the control plane does not answer, or not as their schemas say. */
+  /** Set if the control plane does not answer requests, or answers against their schemas. */
   unanswered: z.object({ since: UnixMilliseconds, message: Text4096 }).optional(),
   /** The session was lost four times or more in the last ten minutes. */
   lost: z.object({ since: UnixMilliseconds, message: Text4096 }).optional(),
@@ -86,7 +86,7 @@ export const Status = z.object({
     }),
   ),
   sections: z.record(Text64, SectionReport.extend({ version: Version })),
-  /** Only of a clock that is known to be wrong: before this program was built, or before what a control plane told. */
+  /** Set if the clock is certainly behind: before the build of this program, or before the last time of a control plane. */
   clock: ClockBehind.optional(),
   /** A change of the network that is not confirmed yet. */
   pendingChange: PendingChange.optional(),
@@ -118,7 +118,7 @@ export const Status = z.object({
 });
 export type Status = z.infer<typeof Status>;
 
-/** Result of one check; `fix` says what a person can do. */
+/** Result of one check; `fix` is the remedy. */
 export const HealthItem = z.object({
   name: z.string().min(1).max(64),
   status: z.enum(["pass", "warn", "fail", "unknown"]),

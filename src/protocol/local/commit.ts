@@ -22,7 +22,7 @@ export const PendingChange = z.object({
 });
 export type PendingChange = z.infer<typeof PendingChange>;
 
-/** A change that was taken back: when, by whom, and what spoke against it. */
+/** A change that was rolled back: time, program and reason. */
 export const RolledBackChange = z.object({
   at: UnixMilliseconds,
   by: z.enum(["agent", "guard"]),

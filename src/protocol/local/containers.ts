@@ -12,7 +12,7 @@ export const EngineState = z.object({
 });
 export type EngineState = z.infer<typeof EngineState>;
 
-/** A container of the configuration in force; times in Unix milliseconds. */
+/** A container of the applied configuration; times in Unix milliseconds. */
 export const ContainerView = z.object({
   id: Name,
   name: Name,
@@ -20,7 +20,7 @@ export const ContainerView = z.object({
   enabled: z.boolean(),
   state: z.enum(["idle", "waiting", "pulling", "creating", "running", "stopping", "backoff"]),
   since: UnixMilliseconds,
-  /** Why it is not as it should be. */
+  /** Reason of a state other than the configured one. */
   reason: Reason.optional(),
   stoppedByHand: z.boolean(),
   nextAttempt: UnixMilliseconds.optional(),

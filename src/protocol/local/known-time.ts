@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { UnixMilliseconds } from "../values/values.ts";
 
-/** The last time that a control plane told, as it is kept below the state directory. */
+/** The last time received from a control plane, as stored in the state directory. */
 export const KnownTimeRecord = z.object({ at: UnixMilliseconds });
 export type KnownTimeRecord = z.infer<typeof KnownTimeRecord>;
 
@@ -18,16 +18,16 @@ export const ClockBehind = z.object({
 });
 export type ClockBehind = z.infer<typeof ClockBehind>;
 
-/** The least that it can be, and how that is known; in Unix milliseconds. */
+/** Lower bound of the current time in Unix milliseconds, and its source. */
 export interface LeastTime {
   readonly at: number;
   readonly by: ClockBehind["by"];
 }
 
-/** As far as a clock may be wrong and nothing more be said of it than by how much. */
+/** Clock offsets in seconds from which a check warns and fails. */
 export const CLOCK_LIMITS_S = { warn: 60, fail: 300 } as const;
 
-/** The later of the build's time and what a control plane told. Pure. */
+/** Returns the later of the build's time and the last time of a control plane. Pure. */
 export function leastTime(builtAt: number | undefined, toldAt: number | undefined): LeastTime | undefined {
   if (toldAt !== undefined && toldAt >= (builtAt ?? 0)) return { at: toldAt, by: "control-plane" };
   return builtAt === undefined ? undefined : { at: builtAt, by: "build" };

@@ -30,7 +30,7 @@ export interface LeftState {
   readonly hasPendingChange: boolean | undefined;
 }
 
-/** A document in force; its body may hold secrets. */
+/** An applied document; its body may contain secrets. */
 export interface LeftDocument {
   readonly name: DocumentName;
   readonly version: number;

@@ -18,15 +18,15 @@ import {
 } from "../values/values.ts";
 
 /**
- * State of the paths that this node initiates: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and
- * `unknown` while no overlay tells.
+ * State of the paths that this node initiates: `up` if all are up, `degraded` if some, `down` if none is; `none` if there are no paths, and
+ * `unknown` without an answer of the overlay.
  */
 export const DataPlaneState = z.enum(["up", "degraded", "down", "none", "unknown"]);
 export type DataPlaneState = z.infer<typeof DataPlaneState>;
 
 const who = { uid: Uid, name: NodeName, fqdn: Fqdn };
 
-/** A path as it is desired, and how it stands; `pending` is one that the overlay does not have yet. */
+/** A desired path and its state; `pending` if the overlay does not have it yet. */
 export const PathView = PathState.omit({ gateway: true, state: true, since: true }).extend({
   /** Empty for the built-in one. */
   id: PathId,

@@ -15,7 +15,7 @@ export const OverlayState = z.object({
 });
 export type OverlayState = z.infer<typeof OverlayState>;
 
-/** Why something is not as it should be. */
+/** Reason of a state other than the configured one. */
 export const ItemReason = z.object({ code: Text64, message: z.string().max(2048) });
 export type ItemReason = z.infer<typeof ItemReason>;
 
@@ -50,9 +50,8 @@ export const ConnectorCounters = z.object({
 export type ConnectorCounters = z.infer<typeof ConnectorCounters>;
 
 /**
- * A connector of the configuration in force. `waiting`: it should listen and does not yet; `failed`: it was tried and cannot, or no
- * flow can pass; `rejected`: it cannot be used as it is written. One that listens may have a reason too: then flows do not get
- * through.
+ * A connector of the applied configuration. `waiting`: it should listen and does not yet; `failed`: it cannot listen, or no flow can
+ * pass; `rejected`: its definition is invalid. A listening one with a reason passes no flows.
  */
 export const ConnectorView = z.object({
   id: Id,
@@ -99,19 +98,19 @@ export type ConnectorsReport = z.infer<typeof ConnectorsReport>;
 export const ServiceUser = Listener.omit({ bound: true }).extend({ id: Id, description: Description.optional() });
 export type ServiceUser = z.infer<typeof ServiceUser>;
 
-/** A service of the configuration in force, whose states read as those of a connector. */
+/** A service of the applied configuration; its states have the meaning of a connector's. */
 export const ServiceView = z.object({
   id: Id,
-  /** Absent where it is what is wrong. */
+  /** Absent if it is invalid. */
   name: Text253.optional(),
   description: Description.optional(),
   state: z.enum(["offered", "waiting", "off", "rejected"]),
   reason: ItemReason.optional(),
   protocol: z.string().max(16).optional(),
   target: z.object({ transport: Transport, host: Text253, port: Port }).optional(),
-  /** Absent when nothing judges it. */
+  /** Absent if its health is not checked. */
   health: z.object({ state: z.enum(["up", "down", "unknown"]), since: UnixMilliseconds }).optional(),
-  /** The connectors of this node that lead to it, and of the first of them what they are to people. */
+  /** Ids of this node's connectors to it; `usedBy` has details of the first ones. */
   connectors: z.array(Id).max(20_000),
   usedBy: z.array(ServiceUser).max(MAX_SERVICE_USERS).optional(),
 });

@@ -21,7 +21,7 @@ const Name = z.string().min(1).max(253);
 export const PathId = Text128;
 const Bits = z.number().min(1);
 
-/** A node that this one may meet: `key` is the RFC 7638 thumbprint of its overlay key, which is all that proves it. */
+/** A node that this one may connect to or accept. `key` is the RFC 7638 thumbprint of its overlay key, which authenticates it. */
 export const MeshPeer = z.object({
   uid: Uid,
   fqdn: Fqdn,
@@ -30,7 +30,7 @@ export const MeshPeer = z.object({
   mayDial: z.literal(true).optional(),
   /** A gateway that relays for other gateways too. */
   isHub: z.literal(true).optional(),
-  /** A gateway that dials this one, and says which node began a stream that it passes on. */
+  /** A gateway that dials this one, and names the source node of each stream that it relays. */
   isGateway: z.literal(true).optional(),
 });
 export type MeshPeer = z.infer<typeof MeshPeer>;
@@ -60,7 +60,7 @@ export type MeshLiterals = z.infer<typeof MeshLiterals>;
 
 /**
  * Address of this node's own gateway. `relays` are the pairs that it may carry: streams that `source` opens to `dest`, with the bytes of
- * both directions. The opposite pair is one of its own. Absent means every pair.
+ * both directions. Streams of the opposite direction need another pair. Absent means every pair.
  */
 export const MeshServer = z.object({
   addresses: z.array(IpAddress).min(1).max(16),
@@ -97,7 +97,7 @@ export const OverlayMesh = z.object({
 });
 export type OverlayMesh = z.infer<typeof OverlayMesh>;
 
-/** The private overlay key as a JWK (RFC 7518 §6.2), and whose it is. Kept by the overlay apart from its table. */
+/** The private overlay key as a JWK (RFC 7518 §6.2), and the node's UID. The overlay stores it apart from its table. */
 export const OverlayIdentity = z.object({ uid: Uid, key: P256PublicKey.extend({ d: Base64Url32 }) });
 export type OverlayIdentity = z.infer<typeof OverlayIdentity>;
 
@@ -105,7 +105,7 @@ const Moved = { bytesIn: Version, bytesOut: Version };
 const Remote = z.object({ ip: IpAddress, port: Port });
 const Ms = z.number().min(0);
 
-/** State of a path, with the time of the change and the reason. One path `carries` the traffic without a path of its own. */
+/** State of a path, with the time of the change and the reason. `carries` is true for the path of all traffic without another path. */
 export const PathState = z.object({
   gateway: Uid,
   id: PathId,
@@ -124,7 +124,7 @@ export const PathState = z.object({
 });
 export type PathState = z.infer<typeof PathState>;
 
-/** A node that dials, or dialled, this node's gateway; kept for a day after it went. */
+/** A node that is connected to this node's gateway, or was in the last day. */
 export const ClientState = z.object({
   peer: Uid,
   state: z.enum(["up", "down"]),
@@ -156,7 +156,7 @@ export const ServerState = z.object({
   state: z.enum(["listening", "failed", "off"]),
   reason: Text64.optional(),
   message: Text1024.optional(),
-  /** Connections turned away before a key was proved, by why: `too-many`, `timeout`, `closed`, `tls`, `unknown-key`, `alpn`. */
+  /** Number of connections rejected before authentication, by reason: `too-many`, `timeout`, `closed`, `tls`, `unknown-key`, `alpn`. */
   refused: z.record(Text64, Version),
   /** Spliced streams between other nodes, now and in all, and the bytes they carried. */
   relays: z.object({ active: Version, total: Version, bytes: Version }),
@@ -172,7 +172,7 @@ export const MeshState = z.object({
 });
 export type MeshState = z.infer<typeof MeshState>;
 
-/** Round trips of one path in one minute: `time` is its start, `numRtt` counts what was sent, the others what was answered. */
+/** Round-trip times of one path in one minute from `time`. `numRtt` counts all probes; the other values are of answered ones. */
 export const RttBucket = z.object({
   gateway: Uid,
   path: PathId,
@@ -186,12 +186,12 @@ export const RttBucket = z.object({
 });
 export type RttBucket = z.infer<typeof RttBucket>;
 
-/** Something that happened on the way to another node; the states alone do not tell how long it took. */
+/** A change on the path to another node, with its duration, which states do not contain. */
 export const MeshEvent = z.object({
   /**
-   * `path-lost`: a path ended unexpectedly; `path-back`: it is up again; `moved`: traffic goes another way than before;
-   * `gateway-removed`: the document no longer has it; `client-lost` and `client-back`: the same of who dials this gateway;
-   * `session-lost`: a peer session ended under flows; `session-back`: the first one after that is up.
+   * `path-lost`: a path ended unexpectedly; `path-back`: it is up again; `moved`: the traffic uses another path;
+   * `gateway-removed`: the document no longer has it; `client-lost` and `client-back`: the same of a client of this gateway;
+   * `session-lost`: a peer session with flows ended; `session-back`: the next one is up.
    */
   kind: z.enum([
     "path-lost",

@@ -19,16 +19,16 @@ import {
   Version,
 } from "../values/values.ts";
 
-/** The form of the table; an overlay that is given a newer one keeps the table it has and says so. */
+/** Format of the table. An overlay rejects a newer format and keeps its current table. */
 export const OVERLAY_FORMAT = 2;
 
 /** The socket below the overlay's run directory, for the agent alone. */
 export const OVERLAY_SOCKET = "overlay.sock";
 
-/** Directories of the overlay of a managed install, which runs in a unit and as a user of its own. */
+/** Directories of the overlay of a managed install, which has its own unit and user. */
 export const MANAGED_OVERLAY = { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" };
 
-/** The exit status of an overlay that has given way to a successor, and so is not to be started again. */
+/** Exit status of an overlay that was replaced by a successor, so that it is not restarted. */
 export const GAVE_WAY_STATUS = 80;
 
 /** The longest line on that socket: a full table. */
@@ -43,7 +43,7 @@ const Transport = z.enum(["tcp", "udp"]);
 const Application = z.enum(["ftp", "tftp"]);
 export type Application = z.infer<typeof Application>;
 
-/** A dial target on this node. `sourceAddress` is what the connection leaves from; while that is lacking, no flow can reach it. */
+/** A dial target on this node. `sourceAddress` is the local address of the connection; with `lacksSource` it is absent and no flow is possible. */
 export const OverlayService = z.object({
   name: Text,
   protocol: Transport,
@@ -54,7 +54,7 @@ export const OverlayService = z.object({
   lacksSource: z.literal(true).optional(),
   connectTimeoutMs: z.int().min(1).max(600_000),
   idleTimeoutMs: z.int().min(1000),
-  /** Off means that its health is not judged, and it is always offered. */
+  /** If absent, its health is not checked and it is always offered. */
   healthCheck: z
     .object({ intervalMs: z.int().min(100), failures: z.int().min(1), successes: z.int().min(1) })
     .optional(),
@@ -71,9 +71,9 @@ export const OverlayTarget = z.union([
 export type OverlayTarget = z.infer<typeof OverlayTarget>;
 
 /**
- * An entry of the table that listens. `key` is its identity by content (protocol, where it binds, port): what keeps its key keeps
- * its counters and flows, and every address it still has keeps its socket. `connector` is the item of the configuration it came
- * from; an entry whose key alone changed is found again by connector, protocol and port.
+ * A listener of the table. `key` identifies it by protocol, bind configuration and port: an entry with the same key keeps its
+ * counters and flows, and the sockets of its remaining addresses. `connector` is its item of the configuration; an entry of which only
+ * the key changed is matched by connector, protocol and port.
  */
 export const OverlayListener = z.object({
   key: z.string().min(1).max(512),
@@ -83,7 +83,7 @@ export const OverlayListener = z.object({
   addresses: z.array(IpAddress).min(1).max(256),
   port: Port,
   target: OverlayTarget,
-  /** CIDR blocks that may connect; absent means everybody. */
+  /** CIDR blocks that may connect; absent means any address. */
   sources: z.array(AddressBlock).max(1024).optional(),
   /** Bits a second each way, shared by all flows of the listener; absent means unlimited. */
   bitsPerSecond: z.number().min(1).optional(),
@@ -110,12 +110,12 @@ function areUnique(named: readonly { readonly name: string }[]): boolean {
   return new Set(named.map(({ name }) => name)).size === named.length;
 }
 
-/** A table as it is received: its form is judged first, since of a newer one nothing else can be said. */
+/** A received table. Its format is checked first, because the rest of a newer format is unknown. */
 export const ReceivedTable = z
   .looseObject({ format: z.int().min(1).max(OVERLAY_FORMAT, "this overlay is older than the table") })
   .pipe(OverlayTable);
 
-/** A table of a form that only a newer version knows. */
+/** A table in the format of a newer version. */
 export const NewerTable = z.looseObject({ format: z.int().min(OVERLAY_FORMAT + 1) });
 
 /** Returns the digest of a table: SHA-256 of its JSON, in hex. */
@@ -123,7 +123,7 @@ export function tableHash(table: OverlayTable): string {
   return createHash("sha256").update(JSON.stringify(table)).digest("hex");
 }
 
-/** Why a listener or a flow came to nothing. */
+/** Reason why a listener or a flow failed. */
 export const OverlayReason = z.enum([
   "address-in-use",
   "address-absent",
@@ -200,13 +200,13 @@ export const Place = z.object({ ip: IpAddress, port: Port });
 export type Place = z.infer<typeof Place>;
 
 /**
- * A finished or refused flow, ready for the platform's flow record. Times in Unix milliseconds. Of a listener here, `destIp` and
- * `destPort` are what the client dialled, and `backend` is what was reached on this node. A flow that a peer brought to a service here
- * has no listener: its source is the client and its connector the one there, both as the peer says, its destination is the backend, and
- * `origin` is where that was dialled from.
+ * A finished or refused flow, ready for the platform's flow record. Times in Unix milliseconds. For a listener of this node, `destIp` and
+ * `destPort` are the address that the client dialled, and `backend` is the address of the service. A flow from a peer to a service of
+ * this node has no listener: client and connector are reported by the peer, the destination is the backend, and `origin` is the local
+ * address of the connection to it.
  */
 export const OverlayFlow = z.object({
-  /** The same at both ends. */
+  /** Equal at both ends. */
   id: Text64.optional(),
   listener: Text512,
   connector: Text253,
@@ -331,20 +331,20 @@ export const overlayMethods = {
       services: z.array(ServiceHealth).max(20_000),
     }),
   },
-  /** The flows that run, and how many match. */
+  /** Lists running flows that match, and their number. */
   "flows.list": LiveFlowsCall,
-  /** Ends the flows that match by resets, and answers which they were. */
+  /** Resets the flows that match, and lists them. */
   "flows.cut": LiveFlowsCall,
   /**
-   * Stops listening, gives up this socket's path, and ends when its flows have ended or the deadline has passed; answered as soon as
-   * nothing is accepted any more. Called by a successor, it ends the agent's connection too, so that the agent comes to the successor.
+   * Stops listening, releases the path of this socket, and exits when its flows have ended or the deadline has passed. Answered as
+   * soon as nothing is accepted. If a successor calls it, the agent's connection is closed, so that the agent connects to the successor.
    */
   drain: { kind: "request", params: z.object({ deadlineMs: z.int().min(0).max(MAX_DRAIN_MS) }), result: Nothing },
-  /** Removes its key, its certificate and its table from the disk, and stops at once with all its flows, for a reset of the node. */
+  /** For a reset of the node: deletes key, certificate and table from the disk, and stops at once with all flows. */
   forget: { kind: "request", params: Nothing, result: Nothing },
   /**
-   * Called by a successor before it listens beside this process, whose flow records it is sent from then on. The agent's connection
-   * is the newest one that made any other call but these two; the one before is ended.
+   * Called by a successor before it listens beside this process. From then on it receives the flow records of this process. The agent's
+   * connection is the newest one with a call other than `drain` and `handover`; an earlier one is closed.
    */
   handover: {
     kind: "request",

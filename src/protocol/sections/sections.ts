@@ -26,7 +26,7 @@ export const sectionNames = [
 export const SectionName = z.enum(sectionNames);
 export type SectionName = z.infer<typeof SectionName>;
 
-/** Node types that support each section: `config.md` §1.2. */
+/** Whether agents, and whether clusters, support each section; appliances support all. */
 export const sectionOwners: Readonly<Record<SectionName, { readonly agents: boolean; readonly clusters: boolean }>> = {
   connectors: { agents: true, clusters: true },
   services: { agents: true, clusters: true },

@@ -44,7 +44,7 @@ export interface S3Object {
   readonly key: string;
 }
 
-/** Bucket and key of an `s3:` address, taken as they are written; undefined for what is none. */
+/** Returns bucket and key of an `s3:` address, without decoding; undefined for other text. */
 export function parseS3Uri(text: string): S3Object | undefined {
   const [, bucket, key] =
     /^s3:\/\/((?!\d+\.\d+\.\d+\.\d+\/)[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9])\/([^\0]+)$/.exec(text) ?? [];
@@ -105,7 +105,7 @@ interface Hashed {
   readonly algo?: HashAlgorithm | undefined;
 }
 
-/** Names `hash` when it is not as long as its algorithm's values are. */
+/** Adds an issue for `hash` if its length does not match the algorithm. */
 export function judgeHash({ hash, algo = "SHA-256" }: Hashed, context: z.RefinementCtx): void {
   if (hash === undefined || hash.length === HASH_DIGITS[algo]) return;
   context.addIssue({ code: "custom", path: ["hash"], message: `must be ${HASH_DIGITS[algo]} digits for ${algo}` });
@@ -177,7 +177,7 @@ export const ImageInfo = z
   .meta({ id: "DataStoreImageInfo" });
 export type ImageInfo = z.infer<typeof ImageInfo>;
 
-/** An address as it may be shown and logged: what follows the path could be a credential, as in a pre-signed address. */
+/** Returns an address for output and logs, without query and fragment, which could be credentials as in a pre-signed address. */
 export function shownUrl(text: string): string {
   if (!URL.canParse(text)) return "an address that is none";
   const url = new URL(text);

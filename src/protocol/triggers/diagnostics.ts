@@ -27,7 +27,7 @@ export const OutboundConnectionCheck = z
   .meta({ id: "OutboundConnectionCheck", description: "Body of `outbound-connection-check`" });
 export type OutboundConnectionCheck = z.infer<typeof OutboundConnectionCheck>;
 
-/** Splits `host:port`; undefined when it is neither. */
+/** Splits `host:port`; undefined for other text. */
 export function remoteOf(text: string): { readonly host: string; readonly port: number } | undefined {
   const [, six, name, digits] = REMOTE.exec(text) ?? [];
   const host = Host.safeParse(six ?? name).data;

@@ -23,7 +23,7 @@ export const WatchedOutput = z
 
 export const ToolOutput = z.union([WholeOutput, WatchedOutput]);
 
-/** Answer of an event that begins something: what it is about to do or, after the restart, what it has done. */
+/** Answer of an event that starts an operation: what it will do or, after a restart, what it did. */
 export const Announced = z.object({ output: z.object({ message: z.string(), startedAt: z.number().optional() }) });
 
 export const Refused = z.object({ error: z.string() });
@@ -101,7 +101,7 @@ export const ContainerStatusAnswer = z.union([
   Refused,
 ]);
 
-/** Answer of the event that is called as a container is, unless it is a watched start on demand, which gives output. */
+/** Answer of the event with a container's name, unless it is a watched start of an on-demand container, which streams output. */
 export const ContainerCommandAnswer = z.union([z.object({ message: z.string() }), ToolOutput]);
 
 /** Answer of `container-image`: the images, or what was deleted. */

@@ -39,7 +39,7 @@ export const Resume = z.object({
   total: z.number().optional(),
   /** Upload id of a multipart upload; absent if the server holds no part of one. */
   uploadId: z.string().optional(),
-  /** The part file is all of it and was verified: what it is known by, also under its final name, and its hash when one is told. */
+  /** Set if the part file is complete and verified: `mark` identifies the file, also under its final name; `hash` is the requested one. */
   whole: z.object({ mark: z.string(), hash: z.string().optional() }).optional(),
 });
 export type Resume = z.infer<typeof Resume>;
@@ -87,7 +87,7 @@ export const TransferEvent = z.discriminatedUnion("is", [
   z.object({ is: z.literal("progress"), bytes: z.number(), total: z.number().optional(), rate: z.number() }),
   /** State for a resumed attempt; `bytes` are synced to disk. */
   z.object({ is: z.literal("resumable"), resume: Resume }),
-  /** Everything is on the disk and verified, and waits for the order that it may have its name; `resume.whole` says what it is. */
+  /** The file is complete, synced and verified (`resume.whole`), and waits for the order to be renamed. */
   z.object({ is: z.literal("whole"), resume: Resume }),
   /** An attempt failed and another follows in so many milliseconds. */
   z.object({ is: z.literal("retry"), reason: z.string(), afterMs: z.number() }),

@@ -18,7 +18,7 @@ export const ConfirmRequest = z.object({
 });
 export type ConfirmRequest = z.infer<typeof ConfirmRequest>;
 
-/** Why a change was taken back: a code, what was seen, and the step that failed if one did. */
+/** Reason of a rollback: a code, the observation, and the failed step if there is one. */
 export const RollbackCause = z.object({
   code: Text64,
   evidence: z.string().max(2048),

@@ -4,7 +4,7 @@ import { Text64 } from "./values.ts";
 /** The code of a node that connects from an address its lock does not cover. */
 export const UNAUTHORIZED_IP = "unauthorized-ip";
 
-/** Why a control plane holds a node INACTIVE, and the address that the node connects from. */
+/** Reason why a control plane holds a node INACTIVE, and the address that the node connects from. */
 export const Restriction = z.object({ code: Text64, address: Text64 });
 export type Restriction = z.infer<typeof Restriction>;
 

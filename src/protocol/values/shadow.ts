@@ -28,7 +28,7 @@ export type ShadowMap = z.infer<typeof ShadowMap>;
 /** Largest reported shadow, as JSON. */
 export const SHADOW_MAX_BYTES = 64 * 1024;
 
-/** The keys that say what became of the configuration, with their type and meaning; `<section>` and `<name>` stand for names. */
+/** Keys about the applied configuration, with type and meaning; `<section>` and `<name>` are placeholders. */
 export const configShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
   ["document.<name>.version", "number", "version in force of the `node`, `cluster` or `domain` document"],
   ["document.<name>.refused", "number", "the newer version that was rolled back; absent otherwise"],
@@ -59,7 +59,7 @@ export const configShadowKeys: readonly (readonly [key: string, type: string, me
   ],
 ];
 
-/** The keys that say how the containers stand; `<name>` is that of a container. */
+/** Keys about the state of containers; `<name>` is a container's. */
 export const containerShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
   ["container.<name>.state", "text", "`INITIALIZING`, `RUNNING` or `STOPPED`"],
   ["container.<name>.health", "text", "`healthy` or `unhealthy` by its own check; absent without one"],
@@ -67,7 +67,7 @@ export const containerShadowKeys: readonly (readonly [key: string, type: string,
   ["container.more", "number", "how many containers found no room: 256 are shown, and 16 KiB"],
 ];
 
-/** The keys that say how the last upgrade stands; all absent before the first. */
+/** Keys about the state of the last upgrade; all absent before the first. */
 export const upgradeShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
   ["node.upgrade.state", "text", "`IN_PROGRESS`, `STAGED`, `COMPLETED` or `FAILED`"],
   [

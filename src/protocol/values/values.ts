@@ -81,7 +81,7 @@ export const EventName = z
 export const TagText = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, "letters, digits, '-' and '_', at most 128");
 export const Tags = z.record(TagText, TagText);
 
-/** Texts by the most characters they may have: each schema of its own costs an idle agent 2.5 kB, so they are shared. */
+/** Schemas of text by maximum length, shared because each schema costs an idle agent 2.5 kB. */
 export const Text64 = z.string().max(64);
 export const Text128 = z.string().max(128);
 export const Text253 = z.string().max(253);

@@ -94,8 +94,8 @@ test(
   async () => {
     const operation = registering(await runController());
     await cutEverywhere("registration", operation, async (launch, cut, calls, root) => {
-      const asked = calls.findIndex(({ name, args }) => name === "write" && args.includes(hex("POST /agent")));
-      if (cut > fileOps(calls.slice(0, asked), root).length) return operation.check(launch);
+      const requested = calls.findIndex(({ name, args }) => name === "write" && args.includes(hex("POST /agent")));
+      if (cut > fileOps(calls.slice(0, requested), root).length) return operation.check(launch);
       // Before the first request there may be keys or not; existing ones must be complete.
       const state = await openState(hostFiles(), launch.stateDir);
       const { isPersistent, damagedCopy, isLogDamaged } = state.database;

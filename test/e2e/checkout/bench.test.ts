@@ -34,12 +34,12 @@ test.each([
     detached: true,
   });
   onTestFinished(() => void bench.kill("SIGKILL"));
-  let said = "";
-  bench.stdout.setEncoding("utf8").on("data", (piece: string) => (said += piece));
+  let output = "";
+  bench.stdout.setEncoding("utf8").on("data", (piece: string) => (output += piece));
   const complaints = text(bench.stderr);
   const ended = once(bench, "close");
   // Controller, agent and an idle Node run by then.
-  await waitFor("the bench watches", () => said.includes("watching for"));
+  await waitFor("the bench watches", () => output.includes("watching for"));
   const programs = processesOf(temporary);
   expect(programs.length).toBeGreaterThanOrEqual(2);
   expect(readdirSync(temporary)).toEqual([expect.stringMatching(/^holdfast-bench-/)]);

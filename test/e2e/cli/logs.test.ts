@@ -30,7 +30,7 @@ describe("holdfast logs", () => {
       '2027-01-15T08:00:00.123Z info session: connected attempt=2 url="ws://x"\n' +
         '2027-01-15T08:00:01.000Z warn red\n  second line k="\\u001b]0;t\\u0007"\n',
     );
-    expect(agent.provider.asked).toEqual([{ lines: 5, follow: false }]);
+    expect(agent.provider.requested).toEqual([{ lines: 5, follow: false }]);
   });
 
   it("prints the documented JSON, without loss", async () => {
@@ -44,7 +44,7 @@ describe("holdfast logs", () => {
         .split("\n")
         .map((line) => LogLine.parse(JSON.parse(line))),
     ).toEqual(lines);
-    expect(agent.provider.asked).toEqual([{ lines: 100, follow: false }]);
+    expect(agent.provider.requested).toEqual([{ lines: 100, follow: false }]);
   });
 
   it("follows until Ctrl-C", async () => {

@@ -47,7 +47,7 @@ describe("holdfast ping", () => {
         "1 by gw-1.example.net (default path)\n" +
         "1 by gw-1.example.net (path wan2)\n",
     );
-    expect(agent.provider.asked).toEqual([
+    expect(agent.provider.requested).toEqual([
       { event: "gateway-ping", body: { dest: "edge-2", sendJson: true, interval: 1, size: 100, count: 4, gwPath: "" } },
     ]);
   });
@@ -82,7 +82,7 @@ describe("holdfast ping", () => {
     agent.provider.triggerLines = [];
     agent.provider.isTriggerEndless = true;
     const running = startHoldfast(["ping", "edge-2", "--run", agent.runDir]);
-    await expect.poll(() => agent.provider.asked).toHaveLength(1);
+    await expect.poll(() => agent.provider.requested).toHaveLength(1);
     running.child.kill("SIGINT");
     expect(await running.finished).toMatchObject({ code: 130, stdout: "" });
   });
@@ -143,7 +143,7 @@ describe("holdfast speedtest", () => {
         "download 93.4 Mbit/s, peak 101.0\n" +
         "upload 8.0 Mbit/s, peak 9.0\n",
     );
-    expect(agent.provider.asked).toEqual([{ event: "speed-test", body: { action: "both" } }]);
+    expect(agent.provider.requested).toEqual([{ event: "speed-test", body: { action: "both" } }]);
   });
 
   it("updates one line on a terminal", async () => {

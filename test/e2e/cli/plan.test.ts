@@ -30,7 +30,7 @@ describe("holdfast plan", () => {
       expect(stdout).toBe(
         "connectors: listen c1\nconnectors: and 2 more\nconnectors: invalid: connectors.items.c2: no port\nvpn: not applied\n3 steps\n",
       );
-      expect(agent.provider.asked.at(-1)).toEqual({ config: { connectors: {} } });
+      expect(agent.provider.requested.at(-1)).toEqual({ config: { connectors: {} } });
     }
   });
 
@@ -61,7 +61,7 @@ describe("holdfast plan", () => {
       writeFileSync(file, text);
       expect((await holdfast(["plan", "--document", file, "--run", agent.runDir])).code).toBe(2);
     }
-    expect(agent.provider.asked).toEqual([]);
+    expect(agent.provider.requested).toEqual([]);
   });
 });
 
@@ -139,19 +139,19 @@ describe("holdfast rollback", () => {
     const { code, stdout } = await holdfast(["rollback", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^the node document goes back from version 8 to 7, until/);
-    expect(agent.provider.asked.at(-1)).toEqual({ document: "node", plan: false });
+    expect(agent.provider.requested.at(-1)).toEqual({ document: "node", plan: false });
     const planned = await holdfast(["rollback", "--document", "domain", "--plan", "--run", agent.runDir]);
     expect(planned.stdout).toMatch(
       /^going back from version 8 to 7 of the domain document would take:\nnothing to do\n$/,
     );
-    expect(agent.provider.asked.at(-1)).toEqual({ document: "domain", plan: true });
+    expect(agent.provider.requested.at(-1)).toEqual({ document: "domain", plan: true });
   });
 
   it("refuses an unknown document before any request, and prints why the agent refuses", async () => {
     await using agent = await startLocalAgent();
     const wrong = await holdfast(["rollback", "--document", "nod", "--run", agent.runDir]);
     expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("did you mean node?")]);
-    expect(agent.provider.asked).toEqual([]);
+    expect(agent.provider.requested).toEqual([]);
     agent.provider.thrown = new InputError("not-found", "no node document before version 1 is kept");
     const refused = await holdfast(["rollback", "--run", agent.runDir]);
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("before version 1")]);

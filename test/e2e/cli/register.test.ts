@@ -23,7 +23,7 @@ describe("holdfast register", () => {
     const { code, stdout } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(stdout).toBe(`registered edge-1.example.net (Agent, ${identity.uid}): the running agent connects now\n`);
-    expect(agent.provider.asked).toEqual([{ license }]);
+    expect(agent.provider.requested).toEqual([{ license }]);
   });
 
   it("reads the license from standard input and prints the documented JSON", async () => {
@@ -63,7 +63,7 @@ describe("holdfast register", () => {
     const { code, stderr } = await holdfast(["register", licenseFile(agent, text), "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain(message);
-    expect(agent.provider.asked).toEqual([]);
+    expect(agent.provider.requested).toEqual([]);
   });
 
   it.each([
@@ -100,8 +100,8 @@ describe("registering without a license", () => {
     expect(stderr).toContain("Activation code:   PZ9 4HT");
     expect(stderr).toContain(pending.key);
     expect(stdout).toContain("registered edge-1.example.net");
-    expect(agent.provider.asked.at(0)).toEqual({ request: { url, pins: [] } });
-    expect(agent.provider.asked.at(-1)).toEqual({ license });
+    expect(agent.provider.requested.at(0)).toEqual({ request: { url, pins: [] } });
+    expect(agent.provider.requested.at(-1)).toEqual({ license });
   });
 
   it("reads an agent token from an option, from standard input or from the environment", async () => {
@@ -110,7 +110,7 @@ describe("registering without a license", () => {
       agent.provider.steps.push({ state: "approved", license });
       const { code } = await holdfast(["register", ...args, "--run", agent.runDir], options);
       expect(code).toBe(0);
-      return agent.provider.asked.at(-2);
+      return agent.provider.requested.at(-2);
     };
     expect(await registers(["--token", "hf-agent-a"], {})).toEqual({ request: { token: "hf-agent-a" } });
     expect(await registers(["--token", "-"], { input: "hf-agent-b\n" })).toEqual({ request: { token: "hf-agent-b" } });
@@ -119,7 +119,7 @@ describe("registering without a license", () => {
     // A license file precedes the environment.
     const { code } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir], { env });
     expect(code).toBe(0);
-    expect(agent.provider.asked.at(-1)).toEqual({ license });
+    expect(agent.provider.requested.at(-1)).toEqual({ license });
   });
 
   it.each([
@@ -137,15 +137,15 @@ describe("registering without a license", () => {
 describe("registering without an agent", () => {
   it("is done by the command itself, on the state directory", async () => {
     await using dirs = await someDirectories();
-    const asked: unknown[] = [];
+    const requested: unknown[] = [];
     const register =
       async (): Promise<(stateDir: string, license: string) => Promise<typeof identity>> => async (stateDir, text) => {
-        asked.push([stateDir, text]);
+        requested.push([stateDir, text]);
         return identity;
       };
     const { call, shown } = someCall(dirs, { positionals: [licenseFile(dirs)], offline: { register } });
     expect(await registerVerb.run(call)).toBe("ok");
-    expect(asked).toEqual([[dirs.stateDir, license]]);
+    expect(requested).toEqual([[dirs.stateDir, license]]);
     expect(shown.join("")).toContain(
       `start the node with 'holdfast agent --state ${dirs.stateDir} --run ${dirs.runDir}'`,
     );

@@ -129,7 +129,7 @@ describe("holdfast reset", () => {
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ overlayEnded: true });
     await waitFor("the flow is cut", () => client.destroyed);
-    await waitFor("the overlay is gone", () => overlay.program.process.exitCode === 0);
+    await waitFor("the overlay has exited", () => overlay.program.process.exitCode === 0);
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
     expect((await holdfast([...args, "--yes"])).stdout).toContain("there is nothing to reset");
   });
@@ -145,7 +145,7 @@ describe("holdfast reset", () => {
     const { code, stdout } = await holdfast(["reset", "--yes", "--state", dirs.stateDir, "--run", dirs.runDir]);
     expect(code).toBe(0);
     expect(stdout).toContain("and stopped the overlay");
-    await waitFor("the overlay is gone", () => overlay.process.exitCode === 0);
+    await waitFor("the overlay has exited", () => overlay.process.exitCode === 0);
   });
 
   it("keeps the identity while a hanging overlay could still serve", async () => {
@@ -187,7 +187,7 @@ describe("holdfast reset", () => {
     };
     const { code, stdout } = await holdfast(["reset", "--factory", "--yes", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
-    expect(provider.asked).toEqual([{ reset: { factory: true } }]);
+    expect(provider.requested).toEqual([{ reset: { factory: true } }]);
     expect(resetVerb.output?.parse(JSON.parse(stdout))).toMatchObject({
       by: "agent",
       factory: true,
@@ -201,7 +201,7 @@ describe("holdfast reset", () => {
     const { code, stderr } = await holdfast(["reset", "--run", agent.runDir], { input: "yes\n" });
     expect(code).toBe(1);
     expect(stderr).toContain("Type edge-1 to continue");
-    expect(agent.provider.asked).toEqual([]);
+    expect(agent.provider.requested).toEqual([]);
   });
 
   it("leaves a running node without an identity, notifies the control plane, and leaves the data in place", async () => {
@@ -259,7 +259,7 @@ describe("holdfast reset-floor", () => {
     const { code, stdout } = await holdfast(["reset-floor", "node", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(resetFloorVerb.output?.parse(JSON.parse(stdout))).toEqual({ schema: 1, name: "node", from: 7, to: 0 });
-    expect(agent.provider.asked).toEqual([{ name: "node" }]);
+    expect(agent.provider.requested).toEqual([{ name: "node" }]);
     const refused = await holdfast(["reset-floor", "cluster", "--run", agent.runDir]);
     expect(refused).toMatchObject({ code: 1, stderr: "holdfast: there is no cluster document\n" });
   });

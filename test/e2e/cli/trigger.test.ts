@@ -27,7 +27,7 @@ describe("holdfast trigger", () => {
     expect(code).toBe(0);
     expect(stdout).toBe('PING 192.0.2.1\n{"downloadMbps":1,"note":"\\u001b"}\n');
     expect(stderr).toBe('warning\n{"exitCode":"0"}\n');
-    expect(agent.provider.asked).toEqual([{ event: "tg-ping", body: { host: "192.0.2.1" } }]);
+    expect(agent.provider.requested).toEqual([{ event: "tg-ping", body: { host: "192.0.2.1" } }]);
   });
 
   it.each([
@@ -65,7 +65,7 @@ describe("holdfast trigger", () => {
     await using agent = await startLocalAgent();
     const { code } = await holdfast(["trigger", "tg-nc", "-", "--run", agent.runDir], { input: ' {"port": 80}\n' });
     expect(code).toBe(0);
-    expect(agent.provider.asked).toEqual([{ event: "tg-nc", body: { port: 80 } }]);
+    expect(agent.provider.requested).toEqual([{ event: "tg-nc", body: { port: 80 } }]);
   });
 
   it.each([
@@ -79,7 +79,7 @@ describe("holdfast trigger", () => {
     const { code, stderr } = await holdfast(["trigger", "tg-ping", body, "--run", agent.runDir]);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
-    expect(agent.provider.asked).toEqual([]);
+    expect(agent.provider.requested).toEqual([]);
   });
 
   it.each([".tg-ping", "../status", "a b", "", "x".repeat(65)])("refuses an event of another form", async (event) => {

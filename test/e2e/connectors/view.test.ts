@@ -69,7 +69,7 @@ test("reports what connectors carry and refuse, and what is not served with its 
     { name: "web", state: "offered", connectors: [web, shut] },
     { name: "dead", state: "offered", health: { state: "down" }, connectors: [lost] },
   ]);
-  await waitFor("an event tells of it", async () => {
+  await waitFor("an event reports it", async () => {
     const events = await eventsOf(stage.controller, stage.uid);
     return events.find(({ message }) => message === "Service dead does not answer its health check and is withdrawn");
   });

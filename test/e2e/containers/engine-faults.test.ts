@@ -47,7 +47,7 @@ const untilWell = (): Promise<unknown> =>
   waitFor("the node is well", async () => (await stage.why()).every(({ notice }) => notice === true));
 
 test("without an engine the node continues and reports it, and starts containers once there is one", async () => {
-  expect(await stage.put("early")).toMatchObject({ status: 201 });
+  expect(await stage.put("early")).toMatchObject({ status: 200 });
   expect(await stage.untilWhy(/^engine-unwell /)).toMatch(/exec: the container engine/);
   const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
   const answer = await stage.call("POST", path, { host: "127.0.0.1", port: 1 });
@@ -121,6 +121,27 @@ test("applies definitions while the event stream is silent, and sees missed even
   await stage.untilGone("unheard");
 });
 
+test("a container that only claims to be ours is left alone, and reported", async () => {
+  const own = await running("real");
+  const claims: Readonly<Record<string, string>> = { ...own.Config.Labels, "io.holdfast.nonce": "made-up" };
+  const made = await stage.engine.call("POST", "/containers/create?name=stranger", {
+    Image: "local/app:1",
+    Labels: claims,
+    HostConfig: { NetworkMode: "none" },
+  });
+  const { Id } = made.body as { Id: string };
+  onTestFinished(() => void stage.engine.call("DELETE", `/containers/${Id}?force=1`));
+  await stage.engine.call("POST", `/containers/${Id}/start`);
+  const { State } = await stage.inspect(Id);
+  await waitFor("it is reported", async () => (await stage.reported())["config.exec.reported.foreign"] === 1);
+  expect(claims["io.holdfast.container"]).toBe(idOf("real"));
+  await stage.endAgent("SIGKILL");
+  await stage.startAgent();
+  await untilWell();
+  expect(await stage.inspect(Id)).toMatchObject({ State: { Status: "running", StartedAt: State.StartedAt } });
+  expect(await stage.inspect(own.Id)).toMatchObject({ State: { StartedAt: own.State.StartedAt } });
+});
+
 test("an agent that is killed and restarted, or loses its controller, restarts nothing", async () => {
   const before = await running("adopted");
   stage.proxy.forget();
@@ -142,25 +163,4 @@ test("an agent that is killed and restarted, or loses its controller, restarts n
   await waitFor("the node is online again", isOnline);
   expect(stage.proxy.count("POST", RESTARTING)).toBe(0);
   expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
-});
-
-test("a container that only claims to be ours is left alone, and reported", async () => {
-  const own = await running("real");
-  const claims: Readonly<Record<string, string>> = { ...own.Config.Labels, "io.holdfast.nonce": "made-up" };
-  const made = await stage.engine.call("POST", "/containers/create?name=stranger", {
-    Image: "local/app:1",
-    Labels: claims,
-    HostConfig: { NetworkMode: "none" },
-  });
-  const { Id } = made.body as { Id: string };
-  onTestFinished(() => void stage.engine.call("DELETE", `/containers/${Id}?force=1`));
-  await stage.engine.call("POST", `/containers/${Id}/start`);
-  const { State } = await stage.inspect(Id);
-  await waitFor("it is reported", async () => (await stage.reported())["config.exec.reported.foreign"] === 1);
-  expect(claims["io.holdfast.container"]).toBe(idOf("real"));
-  await stage.endAgent("SIGKILL");
-  await stage.startAgent();
-  await untilWell();
-  expect(await stage.inspect(Id)).toMatchObject({ State: { Status: "running", StartedAt: State.StartedAt } });
-  expect(await stage.inspect(own.Id)).toMatchObject({ State: { StartedAt: own.State.StartedAt } });
 });

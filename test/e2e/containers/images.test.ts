@@ -10,7 +10,7 @@ const PULL = /^\/images\/create\b/;
 let stage: ContainerStage;
 
 beforeAll(async () => {
-  stage = await startContainerStage({ diskMb: DISK_MB });
+  stage = await startContainerStage({ diskMb: DISK_MB, haste: 2 });
   await stage.publish("team/app", "1");
 });
 
@@ -155,7 +155,7 @@ test("an image too large for the disk is refused with this reason, and the old c
   await stage.untilWhy(/^disk-full .*full: .*(?:no space left on device|no room for an image)/);
   await expectUntouched("full", before);
   // On a full disk the engine may fail to store its state.
-  await waitFor("the hog is gone", async () => {
+  await waitFor("the hog is removed", async () => {
     const { status } = await stage.engine.call("DELETE", `/containers/${Id}?force=1`);
     return status === 404;
   });

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostEngine } from "../../../src/host/engine/host-engine.ts";
 import { startEngine, type TestEngine } from "../../support/containers/docker-engine.ts";
-import { makeImage } from "../../support/containers/images.ts";
+import { makeImage, UNTIL_STOPPED } from "../../support/containers/images.ts";
 import { privateNetwork } from "../../support/network/private-stage.ts";
 import {
   freePort,
@@ -36,7 +36,7 @@ let within: readonly string[];
 async function start(): Promise<void> {
   docker = await startEngine();
   onTestFinished(() => docker.stop());
-  await makeImage(docker, { tag: `${REPOSITORY}:1`, command: ["sleep", "1000"] });
+  await makeImage(docker, { tag: `${REPOSITORY}:1`, command: UNTIL_STOPPED });
   await makeImage(docker, { tag: `${REPOSITORY}:unused`, command: ["true"], env: ["UNUSED=1"] });
   const dir = tempDir();
   const settings = join(dir, "agent.json");
@@ -230,19 +230,19 @@ async function secrets(): Promise<void> {
 
   // Who did what is told by name.
   const audits = texts.get(`/v2/audit/${uid}?limit=1000`) ?? "";
-  for (const said of [
+  for (const printed of [
     "started container web",
     "stopped container web",
     "invoked web",
     `deleted image ${REPOSITORY}:unused`,
   ]) {
-    expect(audits.includes(said) || said).toBe(true);
+    expect(audits.includes(printed) || printed).toBe(true);
   }
-  const said = await waitFor("the shadow", async () => {
+  const printed = await waitFor("the shadow", async () => {
     const text = await get(`/node/${uid}`);
     return text.includes(`"container.web.state":"RUNNING"`) && text;
   });
-  expect(said).toContain(`"exec":true`);
+  expect(printed).toContain(`"exec":true`);
 }
 
 test("people see and move the containers of a node", async () => {

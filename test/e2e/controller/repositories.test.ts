@@ -232,10 +232,7 @@ describe("without a registry", () => {
       const authorization = readFileSync(own.adminKeyPath, "utf8").trim();
       const answer = await fetch(`${own.url}/repositories`, { headers: { authorization } });
       expect(answer.status).toBe(422);
-      expect(await answer.json()).toMatchObject({
-        code: "not-configured",
-        error: expect.stringContaining("--registry") as string,
-      });
+      expect(await answer.json()).toEqual([expect.stringContaining("--registry")]);
     } finally {
       await own.close();
     }

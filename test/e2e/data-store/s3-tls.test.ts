@@ -95,7 +95,7 @@ test("an object is uploaded and downloaded over TLS if the authority is in the f
   expect(hashOf(readFileSync(join(root, "images/copy.img")))).toBe(hashOf(LARGE));
   expect(store.passed()).toBeGreaterThan(0);
   // An address is not a server name.
-  expect(new Set(store.asked)).toEqual(new Set([undefined]));
+  expect(new Set(store.requested)).toEqual(new Set([undefined]));
 });
 
 test("the certificate must be for a bucket in the host name, also behind a proxy", async () => {
@@ -109,8 +109,8 @@ test("the certificate must be for a bucket in the host name, also behind a proxy
   const down = { ...jobOf("s3-download", "by-host.img", where, "images/copy.img"), proxies };
   expect(await startTransfer(down, trusting).ended).toEqual(done);
   expect(hashOf(readFileSync(join(root, "images/copy.img")))).toBe(hashOf(LARGE));
-  expect(new Set(store.asked)).toEqual(new Set([`${BUCKET}.s3.test`]));
-  expect(new Set(proxy.asked)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
+  expect(new Set(store.requested)).toEqual(new Set([`${BUCKET}.s3.test`]));
+  expect(new Set(proxy.requests)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
 });
 
 test.each([

@@ -31,7 +31,7 @@ const MIB = 1024 * 1024;
 const BUCKET = "holdfast-test";
 const SMALL = randomBytes(300 * 1024);
 /** Three parts, the last one shorter. */
-const LARGE = randomBytes(40 * MIB + 12_345);
+const LARGE = randomBytes(32 * MIB + 12_345);
 
 let swift: SwiftServer;
 let client: S3Client;
@@ -132,7 +132,7 @@ test("puts a bucket in the host name if the endpoint requires it, and reaches it
   const down = startTransfer({ ...download({ ...options, file: "images/copy.img" }), proxies });
   expect(await down.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(fileHash("images/copy.img")).toBe(hashOf(LARGE));
-  expect(new Set(proxy.asked)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
+  expect(new Set(proxy.requests)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
 });
 
 test("finds the bucket's region without a configured one", async () => {
@@ -280,8 +280,8 @@ test("a cancelled upload leaves nothing in the bucket, and an interrupted one co
   expect(await cancelled.ended).toMatchObject({ is: "failed", code: "cancelled" });
   expect(await uploads()).not.toContain("cancelled.img");
   // The caller knows by this that nothing remains.
-  const told = cancelled.events.findLast((event) => event.is === "resumable");
-  expect(told?.resume.uploadId).toBeUndefined();
+  const reported = cancelled.events.findLast((event) => event.is === "resumable");
+  expect(reported?.resume.uploadId).toBeUndefined();
 });
 
 test("aborts the remains of a killed upload later, also without its file, and repeatedly without harm", async () => {

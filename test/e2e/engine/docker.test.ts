@@ -180,10 +180,10 @@ test("followed logs arrive as they are written, and end with the container or wi
   const id = await started("follow", {
     Cmd: ["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; echo late; sleep 1000"],
   });
-  const heard: string[] = [];
+  const received: string[] = [];
   const following = (async () => {
     for await (const { data } of engine.logs(id, { follow: true, tail: undefined }, signal))
-      heard.push(data.toString());
+      received.push(data.toString());
   })();
   const terminal = await engine.terminal(
     id,
@@ -191,7 +191,7 @@ test("followed logs arrive as they are written, and end with the container or wi
     signal,
   );
   terminal.stream.resume();
-  await waitFor("it is heard", () => heard.join("") === "late\n");
+  await waitFor("it is heard", () => received.join("") === "late\n");
   const reader = new AbortController();
   const abandoned = gathered(engine.logs(id, { follow: true, tail: undefined }, reader.signal));
   reader.abort(new Error("enough"));
@@ -360,7 +360,7 @@ test("events report only what has the label", async () => {
   const id = await started("watched", { Cmd: ["false"] });
   await waitFor("it dies", () => seen.includes("container die watched"));
   for (const one of [id, stranger]) await engine.removeContainer(one, { force: true }, signal);
-  await waitFor("it is gone", () => seen.includes("container destroy watched"));
+  await waitFor("it is removed", () => seen.includes("container destroy watched"));
   expect(seen).toEqual(["create", "start", "die", "destroy"].map((action) => `container ${action} watched`));
   watching.abort(new Error("enough"));
   await waitFor("the stream ends", () => seen.includes("Error: enough"));

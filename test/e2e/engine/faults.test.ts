@@ -93,7 +93,7 @@ test("the cache follows a container by its events, with a request for its creati
   expect(changes).toContainEqual({ kind: "event", id, action: "die", exitCode: 137 });
   expect(proxy.count("GET", /^\/containers\//)).toBe(2);
   await engine.removeContainer(id, { force: true }, signal);
-  await waitFor("it is gone", () => cache.containers.size === 0);
+  await waitFor("it is removed", () => cache.containers.size === 0);
 });
 
 test("detects a crash of the engine, whose containers continue and are recognized again", async () => {
@@ -152,8 +152,8 @@ test("a hanging engine delays nobody for longer than the deadline, and gets one 
   await waitFor("the engine is well", isWell(cache));
   proxy.forget();
   proxy.set({ kind: "hang" });
-  const asked = await Promise.allSettled(Array.from({ length: 20 }, () => cache.refresh(signal)));
-  expect(asked.every(({ status }) => status === "rejected")).toBe(true);
+  const requested = await Promise.allSettled(Array.from({ length: 20 }, () => cache.refresh(signal)));
+  expect(requested.every(({ status }) => status === "rejected")).toBe(true);
   expect(proxy.count("GET", /^\/containers\/json/)).toBeLessThanOrEqual(2);
   const impatient = AbortSignal.abort(new Error("enough"));
   await expect(engine.inspectContainer("x1", impatient)).rejects.toThrow("enough");
@@ -216,9 +216,9 @@ test("a terminal whose size the engine refuses leaves no process behind", async 
   await engine.startContainer(id, signal);
   onTestFinished(async () => engine.removeContainer(id, { force: true }, signal));
   proxy.set({ kind: "answer", status: 500 }, ({ path }) => path.includes("/resize"));
-  const asked = { command: ["sleep", "2002"], user: undefined, columns: 80, rows: 24 };
+  const requested = { command: ["sleep", "2002"], user: undefined, columns: 80, rows: 24 };
   const patient = hostEngine({ socketPath: proxy.socketPath, clock: systemClock() });
-  await expect(patient.terminal(id, asked, signal)).rejects.toMatchObject({ code: "engine-unwell" });
+  await expect(patient.terminal(id, requested, signal)).rejects.toMatchObject({ code: "engine-unwell" });
   await waitFor("the command has ended", async () => {
     const { ExecIDs } = (await real.call("GET", `/containers/${id}/json`)).body as { ExecIDs: string[] | null };
     const commands = await Promise.all((ExecIDs ?? []).map((exec) => real.call("GET", `/exec/${exec}/json`)));
@@ -232,10 +232,10 @@ test("forty terminals, one after the other, all open and end", async () => {
   await engine.startContainer(id, signal);
   onTestFinished(async () => engine.removeContainer(id, { force: true }, signal));
   const patient = hostEngine({ socketPath: proxy.socketPath, clock: systemClock() });
-  const asked = { command: ["sh", "-c", "exit 7"], user: undefined, columns: 80, rows: 24 };
+  const requested = { command: ["sh", "-c", "exit 7"], user: undefined, columns: 80, rows: 24 };
   const codes: unknown[] = [];
   for (let nth = 0; nth < 40; nth += 1) {
-    const ended = patient.terminal(id, asked, signal).then((terminal) => {
+    const ended = patient.terminal(id, requested, signal).then((terminal) => {
       terminal.stream.resume();
       return terminal.exitCode(signal);
     });

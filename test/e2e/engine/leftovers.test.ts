@@ -21,15 +21,15 @@ test("a test that is killed leaves no engine, container, file or control group",
   const child = spawn(process.execPath, ["--input-type=module", "-e", SCRIPT], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  let said = "";
-  child.stdout.on("data", (piece: Buffer) => (said += piece.toString()));
+  let output = "";
+  child.stdout.on("data", (piece: Buffer) => (output += piece.toString()));
   const [dir, enginePid, containerPid, id] = await waitFor("the container runs", () =>
-    said.endsWith("\n") ? (JSON.parse(said) as [string, number, number, string]) : undefined,
+    output.endsWith("\n") ? (JSON.parse(output) as [string, number, number, string]) : undefined,
   );
   const runs = (pid: number): boolean =>
     existsSync(`/proc/${pid}/stat`) && !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   expect([runs(enginePid), runs(containerPid), existsSync(dir)]).toEqual([true, true, true]);
   child.kill("SIGKILL");
-  await waitFor("all is gone", () => !runs(enginePid) && !runs(containerPid) && !existsSync(dir));
+  await waitFor("all has ended", () => !runs(enginePid) && !runs(containerPid) && !existsSync(dir));
   expect(globSync(`/sys/fs/cgroup/{,*/}hf-engine-*/${id}`)).toEqual([]);
 });

@@ -56,12 +56,12 @@ test("Podman runs a container, has its output, gives a terminal and reports its 
   expect(await engine.inspectContainer(id, signal)).toMatchObject({ name: "one", state: "running" });
   expect(await engine.listContainers([OWNER], signal)).toMatchObject([{ id, name: "one", state: "running" }]);
 
-  const said = { stdout: "", stderr: "" };
+  const output = { stdout: "", stderr: "" };
   await waitFor("it has spoken", async () => {
-    Object.assign(said, { stdout: "", stderr: "" });
+    Object.assign(output, { stdout: "", stderr: "" });
     for await (const { stream, data } of engine.logs(id, { follow: false, tail: undefined }, signal))
-      said[stream] += data.toString();
-    return said.stdout === "out\n" && said.stderr === "err\n";
+      output[stream] += data.toString();
+    return output.stdout === "out\n" && output.stderr === "err\n";
   });
 
   const terminal = await engine.terminal(id, { command: ["sh"], user: undefined, columns: 91, rows: 33 }, signal);

@@ -1,16 +1,16 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { lacksForMachines } from "../../support/upgrades/appliance-machine.ts";
+import { missingForMachines } from "../../support/upgrades/appliance-machine.ts";
 import { installedNode } from "../../support/installed-node.ts";
 import { changedFiles, filesOf } from "../../support/machine/machine-files.ts";
 
-const missing = lacksForMachines();
+const missing = missingForMachines();
 
 describe.skipIf(missing !== undefined)(
   `a machine without the package${missing === undefined ? "" : ` (${missing})`}`,
   () => {
-    const node = installedNode({ isInstalled: false });
+    const node = installedNode({ isInstalled: false, isCompared: true });
 
     test("the guide's commands install, upgrade and remove", async () => {
       const { stage, base, good, before } = node;

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { lacksForMachines, OUTSIDE_ADDRESS } from "../../support/upgrades/appliance-machine.ts";
+import { missingForMachines, OUTSIDE_ADDRESS } from "../../support/upgrades/appliance-machine.ts";
 import { AGENT, installedNode, METRICS, OVERLAY } from "../../support/installed-node.ts";
 import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -7,7 +7,7 @@ import { waitFor } from "../../support/wait-for.ts";
 /** The user nobody, who may read the agent's state. */
 const MEMBER = "setpriv --reuid=65534 --regid=65534 --groups=holdfast --";
 
-const missing = lacksForMachines();
+const missing = missingForMachines();
 
 describe.skipIf(missing !== undefined)(`an installed node${missing === undefined ? "" : ` (${missing})`}`, () => {
   const node = installedNode();
@@ -52,8 +52,8 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect(await machine.sh("journalctl -q --no-pager -o cat HOLDFAST_PROGRAM=overlay")).not.toBe("");
     // Work beyond the agent's privileges runs as a unit of its own.
     expect(await machine.sh("holdfast capture --count 2 eth0", { limitMs: 60_000 })).toMatch(/ IP 203\.0\.113\.\d+/);
-    const asked = `holdfast trigger tg-arping '{"iface":"eth0","host":"${OUTSIDE_ADDRESS}"}'`;
-    expect(await machine.sh(asked, { limitMs: 60_000 })).toMatch(/bytes from .*203\.0\.113\.1/);
+    const requested = `holdfast trigger tg-arping '{"iface":"eth0","host":"${OUTSIDE_ADDRESS}"}'`;
+    expect(await machine.sh(requested, { limitMs: 60_000 })).toMatch(/bytes from .*203\.0\.113\.1/);
     const hops = `holdfast trigger tg-traceroute '{"host":"${OUTSIDE_ADDRESS}"}'`;
     expect(await machine.sh(hops)).toMatch(new RegExp(`^ 1 +${OUTSIDE_ADDRESS} `, "m"));
   });
@@ -85,12 +85,12 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     const agent = await stage.pidOf(AGENT);
     // Nothing is served in another user's directory.
     await machine.sh("rm -r /run/holdfast-overlay /run/holdfast && install -d -o nobody /run/holdfast");
-    await waitFor("the overlay's is there again", async () => {
+    await waitFor("the overlay's exists again", async () => {
       const found = await machine.run("test -S /run/holdfast-overlay/overlay.sock");
       return found.code === 0;
     });
     const refused = "/run/holdfast belongs to another user";
-    await waitFor("the log says so", async () => (await machine.journal(AGENT)).includes(refused));
+    await waitFor("the log reports it", async () => (await machine.journal(AGENT)).includes(refused));
     expect([await stage.pidOf(AGENT), await machine.sh("ls /run/holdfast")]).toEqual([agent, ""]);
     // As on a system where /run is not a mount of its own.
     await machine.sh(`nsenter -t ${agent} -m mount -o remount,bind,ro /run`);
@@ -100,7 +100,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
       const seen = (await stage.doctor()).find(({ family, name }) => family === "overlay" && name === "connectors");
       return seen?.code === "ok" && (await stage.overlayPid()) === overlay;
     });
-    await flow.goesOn();
+    await flow.continues();
     flow.end();
     expect(await machine.sh("stat -c '%a %U:%G' /run/holdfast /run/holdfast-overlay")).toBe(
       "750 root:holdfast\n750 holdfast-overlay:holdfast-overlay\n",

@@ -6,8 +6,9 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ReleaseClaims } from "../../../src/protocol/documents/release.ts";
+import { BASE, sharedReleases } from "../../support/installed-node.ts";
 import { machineCopy, type MachineCopy } from "../../support/machine/machine-copy.ts";
-import { releaseKey, smallRelease, STAND_IN_SYSTEMD, type SmallRelease } from "../../support/upgrades/small-release.ts";
+import { releaseKey, smallRelease, type SmallRelease } from "../../support/upgrades/small-release.ts";
 import { memoryDir } from "../../support/temp-dir.ts";
 
 const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
@@ -287,18 +288,13 @@ it.each([
 
 it("a real build runs on a machine without Node", async () => {
   const folder = memoryDir();
-  const systemd = join(folder, "systemd");
-  mkdirSync(systemd);
-  for (const [name, data] of STAND_IN_SYSTEMD) writeFileSync(join(systemd, name), data);
-  const given = join(folder, "given");
-  const args = ["--arch", ARCHITECTURE, "--level", "0", "--systemd", systemd, "--out", given, "--build", FIRST];
-  execFileSync("scripts/package", args, { stdio: "pipe" });
+  const given = join(await sharedReleases(), BASE);
   execFileSync("sha256sum", ["-c", "--quiet", "SHA256SUMS"], { cwd: given });
   await using machine = await machineCopy(folder, given);
   const installed = await machine.run("sh /given/install.sh");
   expect(installed, installed.output).toMatchObject({ status: 0 });
   const { output } = await machine.run("PATH=/usr/bin:/bin holdfast version");
-  expect(output).toMatch(/^holdfast 0\.1\.0 \(20260101-000000\.000000000000\) on Node v26\./);
+  expect(output).toMatch(/^holdfast 0\.1\.0 \(20260101-000000\.ba5e\) on Node v26\./);
   expect(
     (await machine.run("grep -c '^holdfast\\|_holdfast' /usr/share/bash-completion/completions/holdfast")).status,
   ).toBe(0);

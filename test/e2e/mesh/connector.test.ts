@@ -71,7 +71,7 @@ test("a connector on one node reaches a service on another through a gateway, an
   held.socket.write("before");
   await waitFor("an answer", () => held.text() === "before");
   alpha.process.kill("SIGKILL");
-  await waitFor("the agent is gone", () => alpha.process.signalCode !== null);
+  await waitFor("the agent has exited", () => alpha.process.signalCode !== null);
   held.socket.write(" meanwhile");
   await waitFor("an answer", () => held.text() === "before meanwhile");
   const again = await startAgent(join(dir, "alpha"));

@@ -65,10 +65,10 @@ test("a client that speaks UDP continues through the other gateway without any a
   };
   await answers("before");
   cut(lab, await carrierOf(lab, "a"));
-  const heard = asker.text().length;
+  const received = asker.text().length;
   await waitFor("answers come again", () => {
     asker.send("after");
-    return asker.text().length > heard + 25;
+    return asker.text().length > received + 25;
   });
 });
 
@@ -150,7 +150,9 @@ test("nodes stop dialling a deleted gateway, and report that it has left the dom
   await lab.call("DELETE", `/node/{${carrier}}`);
   await untilOver(flow);
   await untilServed(lab, "a", 7001);
-  await waitFor("its path is gone", async () => (await pathsOf(lab, "a")).every(({ gateway }) => gateway !== carrier));
+  await waitFor("its path is removed", async () =>
+    (await pathsOf(lab, "a")).every(({ gateway }) => gateway !== carrier),
+  );
   await waitFor("the event", async () =>
     (await eventsOf(lab, "a")).some(({ message }) => message === `Gateway ${carrier} removed from the domain`),
   );

@@ -4,6 +4,7 @@ import { cut, heal } from "../../../scripts/labs/faults.ts";
 import { openGateways } from "../../../scripts/labs/furnish.ts";
 import { GATEWAY_PORT } from "../../../scripts/labs/layout.ts";
 import type { EdgeMachine } from "../../support/network/edge-machine.ts";
+import { hastened } from "../../support/fake-time.ts";
 import { ECHO_PORT, healAfter, startEcho, talk, untilServed } from "../../support/overlay/mesh-stage.ts";
 import { networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -32,6 +33,13 @@ function secondProvider(machine: EdgeMachine): void {
   );
 }
 
+/** Ends the agent and the overlay of a machine, and starts them anew. */
+async function restart(machine: EdgeMachine, within: readonly string[] = []): Promise<void> {
+  await machine.lab.endAgent(machine.name);
+  await machine.lab.kill("overlay", machine.name);
+  await machine.start(within);
+}
+
 const pathOf = async (id: string) =>
   (await gatewaysOf(stage.lab, "a")).gateways.flatMap(({ paths }) => paths).find((path) => path.id === id);
 const untilState = (id: string, isUp: boolean): Promise<unknown> =>
@@ -43,11 +51,13 @@ const untilState = (id: string, isUp: boolean): Promise<unknown> =>
 const untilCarries = (id: string): Promise<unknown> =>
   waitFor(`path "${id}" carries`, async () => (await gatewaysOf(stage.lab, "a")).carrier?.path === id, 120_000);
 
-test("a path leaves by the interface of its local address, carries when the other WAN is cut, and is followed when it moves", async () => {
+test("a path leaves by the interface of its local address, carries when the other WAN is cut, and follows a changed address", async () => {
   const { lab } = stage;
   healAfter(lab);
   await openGateways(lab, true);
   const machine = stage.machine("a");
+  // Hops are reported once a minute.
+  await restart(machine, hastened(5));
   secondProvider(machine);
   await machine.apply(second("10.9.0.1"));
   await startEcho(lab, "b");
@@ -83,6 +93,10 @@ test("a path leaves by the interface of its local address, carries when the othe
     },
     180_000,
   );
+  await restart(machine);
+  await untilState("", true);
+  await untilState("second", true);
+  await untilServed(lab, "a", PORT);
 
   cut(lab, "a");
   await untilState("", false);

@@ -71,7 +71,7 @@ async function restore(dir: string): Promise<void> {
   expect(await checkpoint.isPending()).toBe(false);
 }
 
-test("a guarded pass, killed at every boundary, is old or new after the restore, and new after the next pass", async () => {
+test("a guarded pass, killed at every boundary, is old or new after the rollback, and new after the next pass", async () => {
   const whole = machine();
   const boundaries = await run("pass", whole);
   expect(await stateOf(whole)).toEqual(after);
@@ -92,7 +92,7 @@ test("a guarded pass, killed at every boundary, is old or new after the restore,
   expect(ends.size).toBe(2);
 });
 
-test("a restore, killed at every boundary, ends in the old state when it is repeated", async () => {
+test("a rollback, killed at every boundary, ends in the old state when repeated", async () => {
   const dir = await lastPending();
   expect(await stateOf(dir)).toEqual(after);
   const restoring = await run("restore", copyOf(dir));

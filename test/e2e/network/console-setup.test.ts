@@ -56,7 +56,7 @@ test("a machine that is not registered gets its network from the console, on tri
   // Another machine, as after a reboot: only files remain of the network.
   await agent.end();
   const again = await start();
-  await waitFor("the address is there again", () => addressesOf(again).includes("192.0.2.10/24"));
+  await waitFor("the address exists again", () => addressesOf(again).includes("192.0.2.10/24"));
   // A confirmed trial needs no further confirmation.
   expect((await again.status()).pendingChange).toBeUndefined();
 });
@@ -76,7 +76,7 @@ test.each([
     await dialogue.answer("Interface of the WAN", "\u0003");
   }
   expect(await dialogue.ended).toBe(130);
-  await waitFor("the address is gone", () => !addressesOf(agent).includes("192.0.2.10"));
+  await waitFor("the address is removed", () => !addressesOf(agent).includes("192.0.2.10"));
   expect(settings()).toEqual({});
   expect((await agent.status()).pendingChange).toBeUndefined();
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../../scripts/labs/programs.ts";
 import { dhcpUnit } from "../../../src/host/network/dhcp/dhcp-client.ts";
+import { hastened } from "../../support/fake-time.ts";
 import { serveLeases } from "../../support/network/lease-server.ts";
 import { networkStage } from "../../support/network/network-stage.ts";
 import { UNDER_UNITS } from "../../support/machine/real-units.ts";
@@ -13,8 +14,11 @@ const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const STATIC = { interfaces: [WAN, { nic: "eth1", ip: "10.9.0.1/24" }] };
 const stage = networkStage({ a: [] });
 
-test("an interface goes from its address to DHCP and back, keeps what it has until there is a lease, and a new agent takes the client over", async () => {
+test("an interface changes from its address to DHCP and back, keeps its address until there is a lease, and a new agent adopts the client", async () => {
   const machine = stage.machine("a");
+  // Conditions are reported from a minute after the start on.
+  await machine.lab.endAgent("a");
+  await machine.start(hastened(5));
   await machine.apply(STATIC);
   const own = (): readonly string[] =>
     machine
@@ -42,12 +46,14 @@ test("an interface goes from its address to DHCP and back, keeps what it has unt
   });
   expect(waiting.issues.join("\n")).toContain("no DHCP server has answered on eth1 yet");
   expect(own()).toEqual(["10.9.0.1"]);
-  await waitFor("that is told", async () => (await states()).some((text) => String(text).includes("lease failure")));
+  await waitFor("that is reported", async () =>
+    (await states()).some((text) => String(text).includes("lease failure")),
+  );
 
   await serveLeases(machine, "10.9.0.100");
   await waitFor("there is a lease, and nothing else", () => own().join(" ") === "10.9.0.100");
   await machine.untilSettled();
-  await waitFor("that it is over is told", async () =>
+  await waitFor("its end is reported", async () =>
     (await states()).some((text) => String(text).includes("was obtained")),
   );
 

@@ -45,7 +45,6 @@ test("lists who has an address, and the packets on the wire", async () => {
   });
   expect(await run("tg-arping", { iface: "wan0", host: "::1" })).toMatchObject({
     status: 422,
-    body: { code: "invalid-body" },
   });
 
   const capturing = run("tg-tcpdump", { iface: "wan0", filter: "icmp", packetCount: 2 });
@@ -57,7 +56,7 @@ test("lists who has an address, and the packets on the wire", async () => {
   expect(text(captured)).toContain("2 packets captured");
   expect(await run("tg-tcpdump", { iface: "wan0", filter: "tcp prt 80" })).toMatchObject({
     status: 422,
-    body: { code: "invalid-body", details: { field: "filter" } },
+    body: [expect.stringMatching(/^filter: /)],
   });
 
   // From the node's command line; Ctrl-C ends the tool with the session.

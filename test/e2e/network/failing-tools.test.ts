@@ -58,12 +58,12 @@ test("a tool that fails in the middle of a change leaves the old network, and th
       fail(tools);
       await machine.put(after);
       const since = (): string => machine.log().slice(logged);
-      await waitFor("it is taken back", () => since().includes('"msg":"restored"')).catch(() => undefined);
+      await waitFor("it is rolled back", () => since().includes('"msg":"restored"')).catch(() => undefined);
       const left = differences(old, machine.state());
       const log = since();
       if (!named.test(log) || !/"failed":\[\][^\n]*"msg":"restored"/.test(log)) return `${name}: ${log}`;
       if (left.length > 0) return `${name}: ${left.join(", ")}`;
-      tools.letGo();
+      tools.release();
       await machine.untilSettled((documents.node?.version ?? 0) + 1);
       return differences(old, machine.state()).length > 0 ? `${name}: fine` : `${name}: not tried again`;
     }),
@@ -75,7 +75,7 @@ test("an interface that disappears in the middle of a change affects nothing els
   const [machine, tools] = await withTools("vanishing");
   tools.interruptAfter("ip", 1, `${join("$d", "real", "ip")} link del eth1`);
   await machine.put(after);
-  await waitFor("it is gone", () => !machine.state().links.join("\n").includes("ifname=eth1"));
+  await waitFor("it is removed", () => !machine.state().links.join("\n").includes("ifname=eth1"));
   tools.leave();
   await machine.untilOnline();
   expect(machine.reachesController()).toBe(true);

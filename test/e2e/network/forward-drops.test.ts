@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { hastened } from "../../support/fake-time.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -35,18 +36,23 @@ const stage = networkStage({ a: [] });
 
 test("a chain that drops forwarded packets is named, left alone, and no longer named when removed", async () => {
   const machine = stage.machine("a");
+  // A condition is reported once it has lasted a while.
+  await machine.lab.endAgent("a");
+  await machine.start(hastened(3));
   await machine.own(SECTION);
   const passes = (): boolean =>
     machine.sh(`ping -c 1 -W 2 ${CONTROLLER} || true`, machine.lan).includes(" 0% packet loss");
   const why = async (): Promise<string> => (await machine.holdfast("why")).stdout;
-  const untilSaid = (what: string, holds: (said: string) => boolean): Promise<boolean> =>
+  const untilPrinted = (what: string, holds: (printed: string) => boolean): Promise<boolean> =>
     waitFor(what, async () => holds(await why()));
   expect(passes()).toBe(true);
   expect(await why()).not.toContain("forward-dropped");
 
   machine.sh(DOCKER.join(" && "));
   expect(passes()).toBe(false);
-  await untilSaid("Docker's chain is named", (said) => /FORWARD of the table ip filter.*policy drop/.test(said));
+  await untilPrinted("Docker's chain is named", (printed) =>
+    /FORWARD of the table ip filter.*policy drop/.test(printed),
+  );
   expect((await machine.holdfast("why")).code).toBe(0);
   const isReported = async (): Promise<boolean> => JSON.stringify(await machine.reported()).includes("forward-dropped");
   await waitFor("it is reported", isReported);
@@ -54,14 +60,14 @@ test("a chain that drops forwarded packets is named, left alone, and no longer n
 
   machine.sh(`nft -f - <<'END'\n${FIREWALLD}\nEND`);
   machine.sh("iptables-nft -P FORWARD ACCEPT");
-  await untilSaid(
+  await untilPrinted(
     "firewalld's chain is named, and Docker's not any more",
-    (said) => /filter_FORWARD of the table inet firewalld.*reject/.test(said) && !said.includes("ip filter"),
+    (output) => /filter_FORWARD of the table inet firewalld.*reject/.test(output) && !output.includes("ip filter"),
   );
   expect(passes()).toBe(false);
   expect(machine.sh("nft -s list table ip filter")).toBe(kept.replace("policy drop", "policy accept"));
 
   machine.sh("nft delete table inet firewalld");
-  await untilSaid("nobody is named", (said) => !said.includes("forward-dropped"));
+  await untilPrinted("nobody is named", (printed) => !printed.includes("forward-dropped"));
   expect(passes()).toBe(true);
 }, 420_000);

@@ -60,10 +60,10 @@ async function stateOf(dir: string): Promise<unknown> {
   return { ...(one?.size === 0 ? {} : { one: Object.fromEntries(one ?? []) }), two: Object.fromEntries(two ?? []) };
 }
 
-const said = (dir: string): { window?: string; held?: string; last?: string; standings?: string[] } =>
+const output = (dir: string): { window?: string; held?: string; last?: string; standings?: string[] } =>
   JSON.parse(existsSync(join(dir, "state")) ? readFileSync(join(dir, "state"), "utf8") : "{}") as object;
 const isPending = (dir: string): boolean => existsSync(join(dir, "desired/checkpoint.json"));
-const proving = (dir: string) => waitFor("it is being proven", () => said(dir).window === "proving");
+const proving = (dir: string) => waitFor("it is being proven", () => output(dir).window === "proving");
 const old = (dir: string) =>
   waitFor(
     "the old state is back",
@@ -86,7 +86,7 @@ function processesOf(dir: string): number[] {
 }
 
 describe("the guard that the agent starts", () => {
-  test("waits as a shell, and restores at the deadline what a killed agent left", async () => {
+  test("waits as a shell, and rolls back at the deadline what a killed agent left", async () => {
     const dir = machine();
     const agent = startAgent(dir);
     await proving(dir);
@@ -97,28 +97,31 @@ describe("the guard that the agent starts", () => {
     expect(Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1])).toBeLessThan(4096);
     await agent.end("SIGKILL");
     await old(dir);
-    const result = await waitFor("it says so", () => resultOf(dir));
+    const result = await waitFor("it reports it", () => resultOf(dir));
     expect(result.takenBack).toMatchObject({ by: "guard", code: "interrupted", failed: [], versions: { node: 2 } });
-    await waitFor("it is gone", () => processesOf(dir).length === 0);
+    await waitFor("it has exited", () => processesOf(dir).length === 0);
     // The next agent knows, and does not begin anew until there is a session.
     startAgent(dir);
-    await waitFor("it knows", () => said(dir).held === "waiting" && said(dir).standings?.includes("two failed"));
+    await waitFor("it knows", () => output(dir).held === "waiting" && output(dir).standings?.includes("two failed"));
     // What was never proven rests as the restore left it; all else goes on.
     expect(await stateOf(dir)).toEqual({ one: { a: "new" }, ...OLD });
   });
 
-  test("takes over from an agent that hangs, which finds out when it goes on", async () => {
+  test("takes over from an agent that hangs, which detects it when it continues", async () => {
     const dir = machine();
     const agent = startAgent(dir, { seconds: 2 });
     await proving(dir);
     agent.process.kill("SIGSTOP");
     await old(dir);
-    expect((await waitFor("it says so", () => resultOf(dir))).takenBack).toMatchObject({ by: "guard", code: "hung" });
+    expect((await waitFor("it reports it", () => resultOf(dir))).takenBack).toMatchObject({
+      by: "guard",
+      code: "hung",
+    });
     agent.process.kill("SIGCONT");
-    await waitFor("the agent knows", () => said(dir).last !== undefined && said(dir).window === undefined);
+    await waitFor("the agent knows", () => output(dir).last !== undefined && output(dir).window === undefined);
     const [goes, on] = [{ one: { a: "new" }, ...OLD }, "it goes on without the section"];
     await waitFor(on, async () => JSON.stringify(await stateOf(dir)) === JSON.stringify(goes));
-    expect(said(dir).standings).toContain("two failed");
+    expect(output(dir).standings).toContain("two failed");
     expect(isPending(dir)).toBe(false);
   });
 
@@ -132,22 +135,22 @@ describe("the guard that the agent starts", () => {
     expect(await stateOf(dir)).toEqual(NEW);
   });
 
-  test("leaves a trial to the next agent as long as its time is not over", async () => {
+  test("leaves a trial to the next agent until its deadline", async () => {
     const dir = machine();
     writeFileSync(join(dir, "reached"), "yes");
     const first = startAgent(dir, { mode: "try", seconds: 6 });
-    await waitFor("it is on trial", () => said(dir).window === "awaiting-keep");
+    await waitFor("it is on trial", () => output(dir).window === "awaiting-keep");
     await first.end("SIGKILL");
     writeFileSync(join(dir, "state"), "{}");
     const next = startAgent(dir, { mode: "try", seconds: 6 });
-    await waitFor("it goes on", () => said(dir).window === "awaiting-keep" || said(dir).last !== undefined);
+    await waitFor("it goes on", () => output(dir).window === "awaiting-keep" || output(dir).last !== undefined);
     expect(await stateOf(dir)).toEqual(NEW);
     await next.end("SIGKILL");
     await old(dir);
   });
 });
 
-test("an agent that starts within the window restores, and the guard finds nothing left to do", async () => {
+test("an agent that starts within the window rolls back, and the guard has nothing left to do", async () => {
   const dir = machine();
   const first = startAgent(dir, { seconds: 5 });
   await proving(dir);
@@ -155,7 +158,7 @@ test("an agent that starts within the window restores, and the guard finds nothi
   expect([isPending(dir), await stateOf(dir)]).toEqual([true, NEW]);
   startAgent(dir, { config: OLD });
   await waitFor("it is restored", () => !isPending(dir));
-  await waitFor("the old state is in force", async () => JSON.stringify(await stateOf(dir)) === JSON.stringify(OLD));
+  await waitFor("the old state is applied", async () => JSON.stringify(await stateOf(dir)) === JSON.stringify(OLD));
   expect(guard(dir, "restore").stdout).toContain("nothing is pending");
   expect(await resultOf(dir)).toBeUndefined();
 });
@@ -185,7 +188,7 @@ describe("holdfast guard restore", () => {
     writeFileSync(join(dir, "two/c"), "half");
   }
 
-  test("at boot takes back what a power cut left, and does nothing the second time", async () => {
+  test("at boot rolls back what a power cut left, and does nothing the second time", async () => {
     const dir = machine();
     await leftBehind(dir);
     const first = guard(dir, "restore");
@@ -218,7 +221,7 @@ describe("holdfast guard restore", () => {
     expect(existsSync(join(dir, "desired/checkpoint.json.damaged"))).toBe(true);
   });
 
-  test("leaves a living agent its time, whatever the wall clock says", async () => {
+  test("leaves a running agent its time, whatever the wall clock", async () => {
     const dir = machine();
     const agent = startAgent(dir, { seconds: 120 });
     await proving(dir);
@@ -232,7 +235,7 @@ describe("holdfast guard restore", () => {
     for (const pid of processesOf(dir)) process.kill(-pid, "SIGTERM");
   });
 
-  test("says what it could not take back, and keeps it for the next one", async () => {
+  test("reports what it could not roll back, and keeps it for the next one", async () => {
     const dir = machine();
     await leftBehind(dir);
     const checkpoint = new Checkpoint(files, join(dir, "desired"));

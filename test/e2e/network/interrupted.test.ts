@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../../scripts/labs/programs.ts";
 import { NetworkRecord } from "../../../src/host/network/state/record.ts";
+import { atOnce } from "../../support/at-once.ts";
 import { differences, type MachineState } from "../../support/network/machine-state.ts";
-import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
+import type { EdgeMachine } from "../../support/network/edge-machine.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -34,8 +35,8 @@ async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
   const good = machine.state();
   const noted = recordOf(machine);
   await machine.put({ ...lanSection({ ...WAN, mtu: 1400, gateway: DEAD_END }), forwarding: true });
-  await waitFor("the change is made", () => !machine.reachesController());
-  expect(recordOf(machine)).not.toBe(noted);
+  // A connection may take a busy machine too long before the change, too.
+  await waitFor("the change is made", () => recordOf(machine) !== noted && !machine.reachesController());
   return { good, noted, version: (documents.node?.version ?? 0) + 1 };
 }
 
@@ -46,23 +47,25 @@ const recordOf = (machine: EdgeMachine): string => {
   return JSON.stringify(NetworkRecord.parse(body));
 };
 
-const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> =>
-  machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
+const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> => machine.untilAs(good, 180_000);
+
+const untilReached = (machine: EdgeMachine): Promise<unknown> =>
+  waitFor(`${machine.name} reaches its control plane`, () => machine.reachesController());
 
 /** Expects one retry of the interrupted change, and its refusal. */
 async function isRefusedInTheEnd(machine: EdgeMachine, begun: Begun): Promise<void> {
   await isTold(machine);
   const isRefused = async (): Promise<boolean> => (await machine.status()).documents.node?.refused === begun.version;
-  await waitFor(`${machine.name} refuses it`, isRefused, (2 * WINDOW_SECONDS + 30) * 1000);
+  await waitFor(`${machine.name} refuses it`, isRefused, 240_000);
   expect(differences(begun.good, machine.state())).toEqual([]);
-  expect(machine.reachesController()).toBe(true);
+  await untilReached(machine);
 }
 
 async function killed(machine: EdgeMachine): Promise<void> {
   const begun = await inTheWindow(machine);
   await machine.lab.endAgent(machine.name, "SIGKILL");
   await untilAsBefore(machine, begun);
-  expect(machine.reachesController()).toBe(true);
+  await untilReached(machine);
   expect(machine.lab.pidOf(machine.name, "agent")).toBeUndefined();
   await waitFor("what was noted is as it was", () => recordOf(machine) === begun.noted);
   await machine.start();
@@ -93,9 +96,9 @@ async function newer(machine: EdgeMachine): Promise<void> {
   const begun = await inTheWindow(machine);
   // Nothing arrives over this network, so the next version comes when the old one is back.
   await machine.put(lanSection({ ...WAN, mtu: 1400 }));
-  await machine.untilSettled(begun.version + 1, 2 * WINDOW_SECONDS * 1000);
+  await machine.untilSettled(begun.version + 1, 240_000);
   expect(machine.state().links.join("\n")).toContain("mtu=1400");
-  expect(machine.reachesController()).toBe(true);
+  await untilReached(machine);
 }
 
 /** Waits until the control plane has the report of the rollback. */
@@ -107,15 +110,9 @@ function isTold(machine: EdgeMachine): Promise<unknown> {
 
 test("whatever happens to the agent in the middle of a change, the old network is restored by itself", async () => {
   const ways = { killed, hung, rebooted, newer };
-  const outcomes = await Promise.all(
-    Object.entries(ways).map(async ([name, way]) => {
-      try {
-        await way(stage.machine(name));
-        return `${name}: back`;
-      } catch (error) {
-        return `${name}: ${String(error)}`;
-      }
-    }),
+  await atOnce(
+    Object.entries(ways),
+    ([name]) => name,
+    ([name, way]) => way(stage.machine(name)),
   );
-  expect(outcomes).toEqual(Object.keys(ways).map((name) => `${name}: back`));
-});
+}, 600_000);

@@ -4,6 +4,7 @@ import { HOLDFAST, placesOf, startAside } from "../../../scripts/labs/programs.t
 import { ownFiles } from "../../../scripts/labs/own-files.ts";
 import { askAgent } from "../../../scripts/labs/ask-agent.ts";
 import { Status } from "../../../src/protocol/local/answers.ts";
+import { hastened } from "../../support/fake-time.ts";
 import { differences } from "../../support/network/machine-state.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -20,7 +21,8 @@ test("of two nodes on one machine the second leaves the network alone, and takes
   await b.lab.endAgent("b");
   const { own, state, run } = placesOf(stage.lab.dir, "b");
   const command = [...HOLDFAST, "agent", "--state", state, "--run", run];
-  startAside([...a.within, ...ownFiles(own)], command, join(own, "second.log"));
+  // It asks seldom whether the machine is free.
+  startAside([...a.within, ...ownFiles(own), ...hastened(5)], command, join(own, "second.log"));
   const statusOf = async () => Status.parse(await askAgent(stage.lab, "b", "/v1/status"));
   await b.put({ interfaces: [{ nic: "eth1", ip: "10.66.0.1/24" }] });
   const second = await waitFor(

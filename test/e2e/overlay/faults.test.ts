@@ -105,13 +105,13 @@ it.each([0, 3])("continues when the system gives only %d descriptors more, and r
     const { counters } = await agent.peer.request("counters.get", {});
     return (counters[0]?.refusals["out-of-resources"] ?? 0) >= counted;
   });
-  if (counted > 0) await waitFor("the listener says so", () => states[0] === "out-of-resources");
+  if (counted > 0) await waitFor("the listener reports it", () => states[0] === "out-of-resources");
   running.socket.write("a");
   await waitFor("the flow goes on", () => running.text() === "aa");
   for (const { socket } of burst) socket.destroy();
   limit(10_000);
   await waitFor("it serves again", () => answers(port));
-  if (counted > 0) await waitFor("and says so", () => states.length === 2 && states[1] === undefined);
+  if (counted > 0) await waitFor("and reports it", () => states.length === 2 && states[1] === undefined);
 });
 
 describe("in a network of its own", () => {

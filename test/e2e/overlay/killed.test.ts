@@ -73,7 +73,7 @@ test("with agent and overlay killed, the agent alone restores the service", asyn
   const mendedAt = expect.any(Number) as number;
   await waitFor("it is mended", async () => (await stage.agent.status()).faults.some((fault) => fault.mendedAt));
   expect((await stage.agent.status()).faults).toMatchObject([{ code: "newer-file", message, mendedAt }]);
-  await waitFor("an event tells of it", async () =>
+  await waitFor("an event reports it", async () =>
     JSON.stringify(await eventsOf(stage.controller, stage.uid)).includes("newer version"),
   );
   await stage.untilNamed({});
@@ -95,7 +95,7 @@ test("with agent and overlay killed, the agent alone restores the service", asyn
   await stage.untilNamed({});
 });
 
-test("an overlay that is told to stop lets its flows end, and another serves in its place at once", async () => {
+test("an overlay that receives SIGTERM lets its flows end, and another serves in its place at once", async () => {
   const { stage, port } = await serving();
   const flow = aClient(port);
   await talk(flow, "before");

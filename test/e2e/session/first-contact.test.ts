@@ -34,7 +34,7 @@ test("two nodes, a restart of the control plane, and nothing is lost", async () 
   expect(memory).toEqual({ reported: { memory: expect.any(Number) as number } });
 
   await first.end("SIGKILL");
-  await waitFor("the node says so", async () => (await two.status()).session.state === "waiting");
+  await waitFor("the node reports it", async () => (await two.status()).session.state === "waiting");
   const health = await two.health();
   expect(health.verdict).toBe("degraded");
   expect(health.items.find(({ name }) => name === "control-plane")?.message).toContain("not connected");

@@ -32,9 +32,9 @@ test("a message over the limit closes the socket with 1009, is reported, and the
   expect(ping.status).toBe(200);
   first?.toNode(large(MIB + 1));
   await waitFor("the node closes", () => first?.closed.node === 1009);
-  const said = (): readonly string[] => agent.log().match(/"code":"too-large","reason":"[^"]*/g) ?? [];
-  await waitFor("the node says why", () => said().length === 1);
-  expect(said()[0]).toMatch(/payload|larger/i);
+  const output = (): readonly string[] => agent.log().match(/"code":"too-large","reason":"[^"]*/g) ?? [];
+  await waitFor("the node reports why", () => output().length === 1);
+  expect(output()[0]).toMatch(/payload|larger/i);
   wake(agent);
   await untilOnline(agent);
 
@@ -42,7 +42,7 @@ test("a message over the limit closes the socket with 1009, is reported, and the
   expect(second).not.toBe(first);
   second?.toController(large(MIB + 1));
   await waitFor("the controller closes", () => second?.closed.controller === 1009);
-  await waitFor("the node says why", () => said().length === 2);
+  await waitFor("the node reports why", () => output().length === 2);
   wake(agent);
   await untilOnline(agent);
 });

@@ -28,7 +28,7 @@ test("HTTPS_PROXY carries everything, NO_PROXY bypasses it, and a wrong proxy is
   const agent = await startAgent(join(dir, "node"), within(proxy.url));
   const uid = await registerNode(controller, agent, "node");
   expect((await readStatus(agent)).session.address).toBeUndefined();
-  expect(new Set(proxy.asked)).toEqual(new Set([`${NAME}:${port}`]));
+  expect(new Set(proxy.requests)).toEqual(new Set([`${NAME}:${port}`]));
   const ping = await controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, { host: "127.0.0.1", count: 1 });
   expect(ping.status).toBe(200);
 

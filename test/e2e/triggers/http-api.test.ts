@@ -64,10 +64,13 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
     status: 200,
     body: { output: { exitCode: "1" } },
   });
-  expect(await run("no-such-event", {})).toMatchObject({ status: 404, body: { code: "unknown-event" } });
+  expect(await run("no-such-event", {})).toMatchObject({
+    status: 422,
+    body: [expect.stringContaining("no-such-event")],
+  });
   expect(await run("tg-ping", { host: "-f" })).toMatchObject({
     status: 422,
-    body: { code: "invalid-body", details: { field: "host" } },
+    body: [expect.stringMatching(/^host: /)],
   });
   const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 9 };
   const config = { services: { version: 2, items: { s: service } } };
@@ -89,17 +92,20 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
     ["config-show", { sections: ["core"] }, "sections"],
     ["rollback", { version: 1 }, "version"],
   ] as const) {
-    expect(await run(event, body)).toMatchObject({ status: 422, body: { code: "invalid-body", details: { field } } });
+    expect(await run(event, body)).toMatchObject({
+      status: 422,
+      body: [expect.stringMatching(`^${field}: `)],
+    });
   }
 
   // An installed node restarts its machine, which here is that of the tests.
   if (!UNDER_UNITS) {
-    expect(await run("node-reboot", {})).toMatchObject({ status: 422, body: { code: "not-supported" } });
+    expect(await run("node-reboot", {})).toMatchObject({ status: 422 });
   }
   expect(await run("speed-test", { action: "download" })).toMatchObject({ status: 200 });
 
   await controller.call("PUT", `/node/${uid}`, { state: "INACTIVE" });
-  await expect.poll(async () => (await run("speed-test", {})).body).toMatchObject({ code: "inactive" });
+  await expect.poll(async () => (await run("speed-test", {})).body).toEqual([expect.stringContaining("INACTIVE")]);
   expect(await run("tg-nc", { host: "127.0.0.1", port: 1 })).toMatchObject({ status: 200 });
 
   await agent.end();

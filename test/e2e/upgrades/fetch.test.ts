@@ -33,7 +33,7 @@ interface Run {
 interface Rig {
   readonly dir: string;
   readonly versions: string;
-  readonly asked: string[];
+  readonly requested: string[];
   /** Number of bytes of the package before the server stops; undefined for all of it. */
   pausesAfter: number | undefined;
   fetch(args?: readonly string[], within?: readonly string[]): Run;
@@ -55,10 +55,10 @@ async function rig(bundle: Buffer | string = readFileSync(BUNDLE), more: readonl
   const files = { [debianArchitecture(process.arch)]: claims.files["amd64"] };
   const manifest = rawJws(key, JSON.stringify({ ...claims, build: BUILD, iat: now, exp: now + 3600, files }));
   writeFileSync(join(dir, "keys.json"), JSON.stringify({ keys: [key.publicKey] }));
-  const asked: string[] = [];
+  const requested: string[] = [];
   const server = createServer((request, response) => {
     const start = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
-    asked.push(`${request.url ?? ""}${start > 0 ? ` from ${start}` : ""}`);
+    requested.push(`${request.url ?? ""}${start > 0 ? ` from ${start}` : ""}`);
     response.on("error", () => undefined);
     if (request.url === "/manifest.jws") return void response.end(manifest);
     const range = `bytes ${start}-${archive.length - 1}/${archive.length}`;
@@ -81,7 +81,7 @@ async function rig(bundle: Buffer | string = readFileSync(BUNDLE), more: readonl
   const own: Rig = {
     dir,
     versions,
-    asked,
+    requested,
     pausesAfter: undefined,
     fetch(args = [url], within = []) {
       const where = ["--versions", versions, "--package", join(dir, "lib"), "--keys", join(dir, "keys.json")];
@@ -132,7 +132,7 @@ test("a version is fetched, unpacked, and tests itself; nothing is switched", as
 test("a staged version is tested again, and not fetched, also after a kill", async () => {
   const own = await rig();
   await expectFetched(own, own.fetch());
-  own.asked.length = 0;
+  own.requested.length = 0;
   const killed = own.fetch();
   await waitFor("testing begins", () => killed.lines.some(({ step }) => step === "testing"));
   killed.child.kill("SIGKILL");
@@ -140,7 +140,7 @@ test("a staged version is tested again, and not fetched, also after a kill", asy
   const again = own.fetch();
   await expectFetched(own, again);
   expect(again.lines.map(({ step }) => step)).toEqual(["fetching", "verifying", "testing", undefined]);
-  expect(own.asked).toEqual(["/manifest.jws", "/manifest.jws"]);
+  expect(own.requested).toEqual(["/manifest.jws", "/manifest.jws"]);
 });
 
 test("a version staged from another archive is fetched again", async () => {
@@ -168,7 +168,7 @@ test("killed while bytes arrive, it continues after them", async () => {
   await first.code;
   own.pausesAfter = undefined;
   await expectFetched(own, own.fetch());
-  expect(own.asked.filter((path) => path.startsWith("/holdfast.tar"))).toEqual([
+  expect(own.requested.filter((path) => path.startsWith("/holdfast.tar"))).toEqual([
     "/holdfast.tar",
     "/holdfast.tar from 1500000",
   ]);
@@ -210,14 +210,14 @@ test("killed while it unpacks, it leaves nothing that looks like a version", asy
   expect(await second.code).toBe(0);
   expect(readdirSync(join(own.versions, READY, "licences"))).toHaveLength(200);
   // All of it had arrived before.
-  expect(own.asked.filter((path) => path.startsWith("/holdfast.tar"))).toEqual(["/holdfast.tar"]);
+  expect(own.requested.filter((path) => path.startsWith("/holdfast.tar"))).toEqual(["/holdfast.tar"]);
 });
 
 test("two at once: the second is refused", async () => {
   const own = await rig();
   own.pausesAfter = 1000;
   const first = own.fetch();
-  await waitFor("the package is asked for", () => own.asked.includes("/holdfast.tar"));
+  await waitFor("the package is asked for", () => own.requested.includes("/holdfast.tar"));
   const second = own.fetch();
   expect(await second.code).toBe(1);
   expect(second.lines).toEqual([{ error: { code: "busy", message: "another upgrade is in progress" } }]);
@@ -237,7 +237,7 @@ test.skipIf(process.getuid?.() !== 0)("reports a too small disk with numbers, be
     code: "disk-too-small",
     message: matching(/has \d+ bytes free, and \d+ are needed for the package of \d+ bytes, \d+ bytes unpacked/),
   });
-  expect(own.asked).toEqual(["/manifest.jws"]);
+  expect(own.requested).toEqual(["/manifest.jws"]);
 });
 
 test.each([

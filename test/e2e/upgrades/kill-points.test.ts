@@ -114,13 +114,9 @@ test(
 );
 
 test(
-  "so does one to a version without a session, killed while the old one has its turn too",
+  "so does one to a version without a session, killed while the old one is compared, too",
   async () => killEverywhere("never reaches", 3),
   LIMIT_MS,
 );
 
-test(
-  "and so does one to a version that does not do what was done before",
-  async () => killEverywhere("loses", 3),
-  LIMIT_MS,
-);
+test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 3), LIMIT_MS);

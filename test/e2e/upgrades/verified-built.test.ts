@@ -136,7 +136,7 @@ test(
 );
 
 test(
-  "a version whose own proof is no good is gone back from, though the control plane refuses it in the same words",
+  "a version with an invalid proof of its own is rolled back, though the control plane refuses it with the same code",
   async () => {
     const controller = await startController(tempDir(), await freePort());
     const from = performance.now();

@@ -49,7 +49,7 @@ const bad: readonly (readonly [Behaviour, string])[] = [
   ["loses", "function-lost"],
 ];
 
-test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
+test.each(bad)("one that %s is rolled back: %s", async (behaviour, code) => {
   const stage = await stageAt();
   stage.request(NEW, behaviour);
   // The last chance begins with a start, whose silence on a busy machine counts against the version too.
@@ -65,7 +65,7 @@ test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
   expect(existsSync(join(stage.run, "overlay-succeeded"))).toBe(false);
 });
 
-test("one that dies later is gone back from after three starts, though nobody watches any more", async () => {
+test("one that dies later is rolled back after three starts, without a verifier", async () => {
   const stage = await stageAt();
   stage.request(NEW, "dies later");
   await ends(0, stage.upgrade());
@@ -75,7 +75,7 @@ test("one that dies later is gone back from after three starts, though nobody wa
   expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
 });
 
-test("whatever a version does, it has three starts where the upgrade's program never runs again", async () => {
+test("any version has three starts if the upgrade's program never runs again", async () => {
   for (const behaviour of ["exits", "exits well", "hangs"] as const) {
     const stage = await stageAt();
     stage.request(NEW, behaviour);
@@ -91,7 +91,7 @@ test("whatever a version does, it has three starts where the upgrade's program n
   }
 });
 
-test("after its proof, power cuts condemn nobody who had run for a while, and crashes after a while do", async () => {
+test("after the verification, power cuts do not condemn a version that had run for a while, and later crashes do", async () => {
   const stage = await stageAt();
   stage.request(NEW, "good");
   await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
@@ -113,7 +113,7 @@ test("after its proof, power cuts condemn nobody who had run for a while, and cr
   expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
 });
 
-test("a control plane that turns bad while a version is judged is waited for, and the version is not blamed", async () => {
+test("waits for a control plane that fails during the verification, and does not blame the version", async () => {
   const controlPlane = await aControlPlane("greets");
   const stage = new UpgradeStage(urlOf(controlPlane), DRIVER);
   stage.boot();
@@ -128,8 +128,8 @@ test("a control plane that turns bad while a version is judged is waited for, an
   await waitFor("it lacks its session", () => said.includes("there is no session"));
   for (const answer of [401, 404, 302, 429, 500, "closes", 503] as const) {
     controlPlane.answer(answer);
-    const { asked } = controlPlane;
-    await waitFor("it is asked again", () => controlPlane.asked > asked + 3);
+    const { requested } = controlPlane;
+    await waitFor("it is asked again", () => controlPlane.requested > requested + 3);
     await waitFor("it is waited for", () => said.endsWith("waits for the control plane, which cannot be reached\n"));
   }
   expect(await stage.answers()).toBe(NEW);
@@ -139,7 +139,7 @@ test("a control plane that turns bad while a version is judged is waited for, an
   expect(stage.standing()?.state).toBe("COMPLETED");
 });
 
-test("a node that had no session before has none to lose, and is done once there is one", async () => {
+test("a node without a session before has none to lose, and is done once there is one", async () => {
   const stage = new UpgradeStage(urlOf(await aControlPlane("greets")), DRIVER);
   writeFileSync(join(stage.run, "offline"), "");
   stage.boot();
@@ -153,8 +153,8 @@ test("a node that had no session before has none to lose, and is done once there
   let said = "";
   short.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
   await waitFor("it says what it waits for", () => said.includes("waits for a session"));
-  const looks = stage.looks();
-  await waitFor("it looks for longer than the window", () => stage.looks() > looks + 30);
+  const polls = stage.pollCount();
+  await waitFor("it looks for longer than the window", () => stage.pollCount() > polls + 30);
   expect(stage.standing()?.state).toBe("IN_PROGRESS");
   short.kill("SIGTERM");
   await new Promise((resolve) => short.once("close", resolve));
@@ -173,7 +173,7 @@ test("a node that had no session before has none to lose, and is done once there
   expect(await closed).toBe(0);
 });
 
-test("nothing is switched while a change of the network is pending, and not waited for without end", async () => {
+test("switches nothing while a network change is pending, and waits for a limited time", async () => {
   const stage = await stageAt();
   writeFileSync(join(stage.run, "pending"), "");
   stage.request(NEW, "good");
@@ -201,7 +201,7 @@ test("two at once: the second leaves everything to the first", async () => {
   expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
 });
 
-test("one after the other, and back to one that failed before where an operator insists", async () => {
+test("one after the other, and back to one that failed before if an operator forces it", async () => {
   const stage = await stageAt();
   stage.request(NEW, "good");
   await stage.upgrade();
@@ -239,7 +239,7 @@ test("a judge that is killed while the old version has its turn brings the new o
   expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
 });
 
-test("a request that cannot be read is thrown away", async () => {
+test("deletes an unreadable request", async () => {
   const stage = await stageAt();
   writeFileSync(join(stage.run, "upgrade-request.json"), "{nothing");
   const { code, output } = await stage.upgrade();

@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from "node:crypto";
-import { describe, expect, it } from "vitest";
+import { expect, test } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay/control.ts";
 import { thumbprint } from "../../../src/protocol/values/keys.ts";
 import { OverlayIdentity, type MeshPeer, type OverlayMesh } from "../../../src/protocol/overlay/mesh.ts";
@@ -16,6 +16,7 @@ import {
   type Client,
   type OverlayProcess,
 } from "../../support/overlay/overlay-rig.ts";
+import { atOnce } from "../../support/at-once.ts";
 import { freePort } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -83,36 +84,34 @@ async function succeed(node: Node): Promise<void> {
   node.agent = await asAgent(node.process);
 }
 
-describe("a successor of an overlay with sessions to other nodes", () => {
-  it.each(["source", "gateway", "dest"] as const)(
-    "of the %s cuts no flow, and refuses none",
-    { timeout: 600_000 },
-    async (which) => {
-      const nodes = await threeNodes();
-      const flow = aClient(nodes.port);
-      await says(flow, "before");
-      const predecessor = nodes[which].process;
-      const over = new AbortController();
-      const others: Client[] = [];
-      const knocking = (async () => {
-        while (!over.signal.aborted) {
-          const client = aClient(nodes.port);
-          others.push(client);
-          await says(client, "knock");
-        }
-      })();
-      knocking.catch(() => undefined);
-      await succeed(nodes[which]);
-      await says(flow, "meanwhile");
-      over.abort();
-      await knocking;
-      for (const other of others) await says(other, "and still");
-      const later = aClient(nodes.port);
-      await says(later, "after");
-      await says(flow, "to the end");
-      for (const { socket } of [flow, later, ...others]) socket.destroy();
-      expect(await predecessor.ended).toBe(GAVE_WAY_STATUS);
-      await says(aClient(nodes.port), "by the successor alone");
-    },
-  );
-});
+async function cutsNothing(which: "source" | "gateway" | "dest"): Promise<void> {
+  const nodes = await threeNodes();
+  const flow = aClient(nodes.port);
+  await says(flow, "before");
+  const predecessor = nodes[which].process;
+  const over = new AbortController();
+  const others: Client[] = [];
+  const knocking = (async () => {
+    while (!over.signal.aborted) {
+      const client = aClient(nodes.port);
+      others.push(client);
+      await says(client, "knock");
+    }
+  })();
+  knocking.catch(() => undefined);
+  await succeed(nodes[which]);
+  await says(flow, "meanwhile");
+  over.abort();
+  await knocking;
+  for (const other of others) await says(other, "and still");
+  const later = aClient(nodes.port);
+  await says(later, "after");
+  await says(flow, "to the end");
+  for (const { socket } of [flow, later, ...others]) socket.destroy();
+  expect(await predecessor.ended).toBe(GAVE_WAY_STATUS);
+  await says(aClient(nodes.port), "by the successor alone");
+}
+
+test("a successor of an overlay with sessions to other nodes cuts no flow, and refuses none", async () => {
+  await atOnce(["source", "gateway", "dest"] as const, String, cutsNothing);
+}, 600_000);

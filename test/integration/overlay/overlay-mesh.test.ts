@@ -48,12 +48,12 @@ describe("the overlay process and other nodes", () => {
     await agent.peer.request("identity.set", anIdentity());
     const { paths } = await upTo(agent, 1);
     expect(paths).toMatchObject([{ gateway: GATEWAY, id: "", carries: true, remote: { port: gateway.port } }]);
-    await waitFor("it was told", () => changes.length > 0);
+    await waitFor("it was reported", () => changes.length > 0);
     expect(statSync(join(first.stateDir, "identity.json")).mode & 0o777).toBe(0o600);
     agent.close();
     first.child.kill("SIGKILL");
     await first.ended;
-    await waitFor("its session is gone", () => gateway.inbound.length === 0);
+    await waitFor("its session has ended", () => gateway.inbound.length === 0);
 
     startOverlayProcess(dir);
     await waitFor("it is back by itself", () => gateway.inbound.length === 1);
@@ -68,7 +68,7 @@ describe("the overlay process and other nodes", () => {
     await first.peer.request("table.set", { table: tableTo(gateway) });
     await upTo(first, 1);
     before.child.kill("SIGKILL");
-    await waitFor("its session is gone", () => gateway.inbound.length === 0);
+    await waitFor("its session has ended", () => gateway.inbound.length === 0);
     const pings = gateway.pings();
     const overlay = startOverlayProcess(dir);
     const session = await waitFor("it dials without an agent", () => gateway.inbound[0]);
@@ -77,7 +77,7 @@ describe("the overlay process and other nodes", () => {
     session?.destroy();
     await waitFor("it is back", () => gateway.inbound.length === 1 && gateway.inbound[0] !== session);
     const events: MeshEvent[] = [];
-    const second = await asAgent(overlay, { "mesh.events": (told) => void events.push(...told.events) });
+    const second = await asAgent(overlay, { "mesh.events": (reported) => void events.push(...reported.events) });
     await upTo(second, 1);
     await waitFor("the events", () => events.some(({ kind }) => kind === "path-back"));
     expect(events.map(({ kind }) => kind)).toEqual(["path-lost", "path-back"]);
@@ -136,7 +136,7 @@ describe("the overlay process and other nodes", () => {
     const faults: unknown[] = [];
     const second = await asAgent(startOverlayProcess(dir), { fault: (fault) => void faults.push(fault) });
     await second.peer.request("table.get", {});
-    await waitFor("the fault is told", () => faults.length > 0);
+    await waitFor("the fault is reported", () => faults.length > 0);
     expect(faults).toMatchObject([{ code: "damaged-file", file: "identity.json" }]);
     expect(statSync(`${file}.damaged`).size).toBeGreaterThan(0);
     await second.peer.request("identity.set", anIdentity());

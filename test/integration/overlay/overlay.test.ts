@@ -70,7 +70,7 @@ describe("the overlay process", () => {
     const flow = aClient(port);
     await echoes(flow, "before");
     overlay.child.kill("SIGHUP");
-    await waitFor("it says so", () => overlay.output().includes("SIGHUP is ignored"));
+    await waitFor("it reports it", () => overlay.output().includes("SIGHUP is ignored"));
     await echoes(flow, "hung up");
     overlay.child.kill("SIGINT");
     await waitFor("it drains", () => overlay.output().includes("draining"));
@@ -131,7 +131,7 @@ describe("the overlay process", () => {
       "fault.mended": ({ file }) => void faults.push(`mended: ${file}`),
     });
     await again.peer.request("table.get", {});
-    await waitFor("it is told", () => faults.length === 2);
+    await waitFor("it is reported", () => faults.length === 2);
     expect(faults).toEqual([
       expect.stringMatching(/^damaged-file: .*; its other copy is applied$/),
       "mended: table.json",
@@ -153,7 +153,7 @@ describe("the overlay process", () => {
       "fault.mended": ({ file }) => void faults.push(`mended: ${file}`),
     });
     await agent.peer.request("table.get", {});
-    await waitFor("it is told", () => faults.length === 1);
+    await waitFor("it is reported", () => faults.length === 1);
     expect(faults[0]).toMatch(
       /^newer-file: the overlay's last table is of a newer version than this overlay; it was set/,
     );
@@ -216,7 +216,7 @@ describe("the overlay process", () => {
     await echoes(flow, "before");
     rmSync(overlay.runDir, { recursive: true });
     const path = join(overlay.runDir, "overlay.sock");
-    await waitFor("its socket is there again", () => existsSync(path));
+    await waitFor("its socket exists again", () => existsSync(path));
     await echoes(flow, "after");
     expect(await agent.peer.request("counters.get", {})).toMatchObject({ pid: overlay.pid });
     const again = await asAgent(overlay);

@@ -69,9 +69,11 @@ class Machine {
   launch(args: readonly string[], env: Readonly<Record<string, string>> = {}): Ended {
     const bin = join(this.root, "bin");
     mkdirSync(bin, { recursive: true });
-    const said = `case "$*" in *--property=Job*) cat '${this.root}/job' ;; *show*) cat '${this.root}/shown' ;; esac 2>/dev/null`;
+    const output = `case "$*" in *--property=Job*) cat '${this.root}/job' ;; *show*) cat '${this.root}/shown' ;; esac 2>/dev/null`;
     for (const name of ["systemctl", "systemd-run"]) {
-      writeFileSync(join(bin, name), `#!/bin/sh\necho "${name} $*" >>'${this.root}/asked'\n${said}\n`, { mode: 0o755 });
+      writeFileSync(join(bin, name), `#!/bin/sh\necho "${name} $*" >>'${this.root}/asked'\n${output}\n`, {
+        mode: 0o755,
+      });
     }
     const copy = join(this.root, "launch");
     writeFileSync(
@@ -88,7 +90,7 @@ class Machine {
   }
 
   /** Returns the calls of the service manager. */
-  asked(): string {
+  requested(): string {
     return existsSync(join(this.root, "asked")) ? readFileSync(join(this.root, "asked"), "utf8") : "";
   }
 
@@ -145,8 +147,8 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     const script = `echo "$$"; exec ${name} ${options.join(" ")} '${LAUNCH}' x`;
     const env = { PATH: process.env["PATH"] ?? "", HOLDFAST_LIB: machine.lib, HOLDFAST_VERSIONS: machine.versions };
     const { stdout } = spawnSync("dash", ["-c", script], { encoding: "utf8", env });
-    const [own, said = ""] = stdout.split("\n");
-    expect(said.split("|").at(-1)).toBe(own);
+    const [own, output = ""] = stdout.split("\n");
+    expect(output.split("|").at(-1)).toBe(own);
   });
 
   test.each([
@@ -371,7 +373,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     machine.ended("same", "success");
     expect(machine.starts(NEW)).toEqual(["a", "same"]);
     expect(readdirSync(machine.versions).toSorted()).toEqual([NEW, `${NEW}.starts`, `${NEW}.trial`]);
-    expect(machine.asked()).toContain("--value -- holdfast-agent.service");
+    expect(machine.requested()).toContain("--value -- holdfast-agent.service");
   });
 
   test("finds the line anywhere, also when another version has replaced it", () => {
@@ -434,7 +436,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
   test("asks the manager whether a start has run for a while, by a timer that its end stops", () => {
     machine.add(NEW, "trial");
     machine.begin("one");
-    expect(machine.asked()).toMatch(
+    expect(machine.requested()).toMatch(
       /^systemd-run .*--unit=holdfast-lived-one --on-active=300 .*--setenv=HOLDFAST_UNIT=holdfast-agent.service -- \/.*\/launch --lived one$/m,
     );
     for (const shown of ["", "ActiveState=active\nInvocationID=two\n", "InvocationID=one\nActiveState=activating\n"]) {
@@ -444,7 +446,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     machine.lived("one", "InvocationID=one\nActiveState=active\n");
     expect(machine.starts(NEW)).toEqual(["one lived"]);
     machine.ended("one", "signal");
-    expect(machine.asked()).toContain("systemctl stop -- holdfast-lived-one.timer holdfast-lived-one.service\n");
+    expect(machine.requested()).toContain("systemctl stop -- holdfast-lived-one.timer holdfast-lived-one.service\n");
     machine.lived("one");
     expect(machine.starts(NEW)).toEqual(["one ended"]);
   });

@@ -35,7 +35,7 @@ describe.skipIf(!hasSystemd)("systemd (needs systemd-analyze)", () => {
     const { status, stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", ...unitsWithPrograms()], {
       encoding: "utf8",
     });
-    expect({ status, said: stdout + stderr }).toEqual({ status: 0, said: "" });
+    expect({ status, output: stdout + stderr }).toEqual({ status: 0, output: "" });
   });
 
   test.each([

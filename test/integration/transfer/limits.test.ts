@@ -4,7 +4,7 @@ import { openStore } from "../../../src/host/data-store/open-store.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import {
-  carryOut,
+  runJob,
   downloadJob,
   filesIn,
   rawServer,
@@ -31,7 +31,7 @@ function flood({ socket }: Asked): void {
 async function flooded(wishes: JobWishes) {
   const root = tempDir();
   const server = await rawServer(flood);
-  return { root, ...(await carryOut(downloadJob(root, server.url, wishes))) };
+  return { root, ...(await runJob(downloadJob(root, server.url, wishes))) };
 }
 
 test("ends an endless download at the largest size", async () => {
@@ -53,7 +53,7 @@ test.each([
 ])("refuses a size beyond %s before anything is written", async (_what, limits, code) => {
   const root = tempDir();
   const server = await rawServer(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"));
-  const { end } = await carryOut(downloadJob(root, server.url, { limits }));
+  const { end } = await runJob(downloadJob(root, server.url, { limits }));
   expect(end).toMatchObject({ is: "failed", code });
 });
 
@@ -67,7 +67,7 @@ test("ends a download when the disk becomes too full during it", async () => {
     return Promise.resolve({ freeBytes: asks > 1 ? 49_000_000 : 51_000_000, totalBytes: 1e9 });
   };
   const job = downloadJob(root, server.url, { limits: { reserveRatio: 0.1 } });
-  const { end } = await carryOut(job, { store: { ...store, space } });
+  const { end } = await runJob(job, { store: { ...store, space } });
   store.close();
   expect(end).toMatchObject({
     is: "failed",
@@ -109,11 +109,11 @@ test("gives up a byte now and then for its rate after a minute", async () => {
   });
   const clock = new FakeClock();
   const limits = { minBytesPerSecond: 10, stallMs: 60_000 };
-  const carried = carryOut(downloadJob(tempDir(), server.url, { limits }), { clock });
+  const carried = runJob(downloadJob(tempDir(), server.url, { limits }), { clock });
   await waitFor("the download to be watched", () => clock.pendingTimers >= 3);
   // Nothing for half a minute, then one byte, so that it does not stall.
   await clock.advance(30_000);
-  server.asked[0]?.socket.write("x");
+  server.requested[0]?.socket.write("x");
   await someTurns();
   await clock.advance(31_000);
   expect((await carried).end).toMatchObject({ is: "failed", code: "too-slow" });
@@ -125,7 +125,7 @@ test("a byte at a time does not exceed the time of the whole transfer", async ()
     const timer = setInterval(() => socket.write("x"), 5);
     socket.once("close", () => clearInterval(timer));
   });
-  const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits: { maxMs: 300 } }));
+  const { end } = await runJob(downloadJob(tempDir(), server.url, { limits: { maxMs: 300 } }));
   expect(end).toMatchObject({ is: "failed", code: "too-long" });
 });
 
@@ -135,18 +135,18 @@ test.each([
   ["one that stops in its body", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab"],
 ])("gives up %s", async (_what, text) => {
   const server = await rawServer(({ socket }) => void socket.write(text));
-  const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits: { stallMs: 100 } }));
+  const { end } = await runJob(downloadJob(tempDir(), server.url, { limits: { stallMs: 100 } }));
   expect(end).toMatchObject({ is: "failed", code: "stalled" });
-  expect(server.asked.length).toBe(4);
+  expect(server.requested.length).toBe(4);
 });
 
 test("holds the highest rate", async () => {
   const body = Buffer.alloc(60_000);
-  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": body.length }, body));
+  const server = await rawServer((requested) => reply(requested, "200 OK", { "content-length": body.length }, body));
   const clock = systemClock();
   const begun = clock.elapsed();
   const limits = { maxBytesPerSecond: 100_000 };
-  const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits }));
+  const { end } = await runJob(downloadJob(tempDir(), server.url, { limits }));
   expect(end).toEqual({ is: "done", bytes: body.length });
   // All but the last piece must be waited for.
   expect(clock.elapsed() - begun).toBeGreaterThan(400);

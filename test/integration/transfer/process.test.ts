@@ -20,16 +20,16 @@ const HALF = BODY.length / 2;
 const SHA256 = createHash("sha256").update(BODY).digest("hex");
 
 /** Serves the first half and then stops; a request from there on gets the rest. */
-function halfAtATime(asked: Asked): void {
-  const from = Number(/bytes=(\d+)-/.exec(asked.headers["range"] ?? "")?.[1] ?? 0);
+function halfAtATime(requested: Asked): void {
+  const from = Number(/bytes=(\d+)-/.exec(requested.headers["range"] ?? "")?.[1] ?? 0);
   if (from === 0) {
-    asked.socket.write(`HTTP/1.1 200 OK\r\netag: "v1"\r\ncontent-length: ${BODY.length}\r\n\r\n`);
-    asked.socket.write(BODY.subarray(0, HALF));
+    requested.socket.write(`HTTP/1.1 200 OK\r\netag: "v1"\r\ncontent-length: ${BODY.length}\r\n\r\n`);
+    requested.socket.write(BODY.subarray(0, HALF));
     return;
   }
   const range = `bytes ${from}-${BODY.length - 1}/${BODY.length}`;
   const headers = { etag: '"v1"', "content-range": range, "content-length": BODY.length - from };
-  reply(asked, "206 Partial Content", headers, BODY.subarray(from));
+  reply(requested, "206 Partial Content", headers, BODY.subarray(from));
 }
 
 const resumable = (event: TransferEvent): boolean => event.is === "resumable" && event.resume.bytes === HALF;
@@ -51,14 +51,14 @@ test("continues a killed transfer, and its hash is that of the whole", async () 
   const resumed = startTransfer({ ...job, resume });
   expect(await resumed.exit).toBe(0);
   expect(resumed.events.at(-1)).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
-  expect(server.asked[1]?.headers).toMatchObject({ range: `bytes=${HALF}-`, "if-range": '"v1"' });
+  expect(server.requested[1]?.headers).toMatchObject({ range: `bytes=${HALF}-`, "if-range": '"v1"' });
   expect(readFileSync(join(root, "images/file.img")).equals(BODY)).toBe(true);
   expect(filesIn(root)).toEqual(["file.img"]);
 });
 
 test("publishes a complete file on request, and fetches it once, whenever its process is killed", async () => {
   const root = tempDir();
-  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
+  const server = await rawServer((requested) => reply(requested, "200 OK", { "content-length": BODY.length }, BODY));
   const job = downloadJob(root, server.url, { hash: SHA256 });
   const first = startTransfer(job, undefined, {}, false);
   const event = await first.until("it is whole", ({ is }) => is === "whole");
@@ -74,12 +74,12 @@ test("publishes a complete file on request, and fetches it once, whenever its pr
     expect(next.events.at(-1)).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
     expect(filesIn(root)).toEqual(["file.img"]);
   }
-  expect(server.asked.length).toBe(1);
+  expect(server.requested.length).toBe(1);
 });
 
 test("fetches a complete file again that was changed since", async () => {
   const root = tempDir();
-  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
+  const server = await rawServer((requested) => reply(requested, "200 OK", { "content-length": BODY.length }, BODY));
   const job = downloadJob(root, server.url, { hash: SHA256 });
   mkdirSync(join(root, "images"));
   writeFileSync(join(root, "images", partName(job.id)), Buffer.alloc(BODY.length));
@@ -87,7 +87,7 @@ test("fetches a complete file again that was changed since", async () => {
   const { exit, events } = startTransfer({ ...job, resume });
   await exit;
   expect(events.at(-1)).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
-  expect(server.asked[0]?.headers).not.toHaveProperty("range");
+  expect(server.requested[0]?.headers).not.toHaveProperty("range");
 });
 
 test("the end of its input ends a transfer, which leaves its partial file", async () => {
@@ -106,7 +106,7 @@ test("a cancel ends a transfer, which leaves nothing", async () => {
   const root = tempDir();
   const server = await rawServer(halfAtATime);
   const transfer = startTransfer(downloadJob(root, server.url));
-  await waitFor("the server to be asked", () => server.asked.length > 0);
+  await waitFor("the server to be asked", () => server.requested.length > 0);
   transfer.say("");
   transfer.say("nonsense");
   transfer.say('{"is":"cancel"}');
@@ -127,26 +127,26 @@ test("starts a partial file without a validator again", async () => {
   const job = downloadJob(root, "", { algo: "SHA-256" });
   mkdirSync(join(root, "images"));
   writeFileSync(join(root, "images", partName(job.id)), "old");
-  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
+  const server = await rawServer((requested) => reply(requested, "200 OK", { "content-length": BODY.length }, BODY));
   const transfer = startTransfer({ ...job, uri: server.url, resume: { bytes: 3 } });
   await transfer.exit;
-  expect(server.asked[0]?.headers).not.toHaveProperty("range");
+  expect(server.requested[0]?.headers).not.toHaveProperty("range");
   expect(transfer.events.at(-1)).toMatchObject({ is: "done", hash: SHA256 });
 });
 
 test("an upload runs in the process, too", async () => {
   const root = tempDir();
   writeFileSync(join(root, "disk.img"), BODY);
-  const server = await rawServer((asked) => {
-    asked.socket.write("HTTP/1.1 100 Continue\r\n\r\n");
-    asked.socket.on("data", () => {
-      if (asked.body.length === BODY.length) reply(asked, "200 OK", { "content-length": 0 });
+  const server = await rawServer((requested) => {
+    requested.socket.write("HTTP/1.1 100 Continue\r\n\r\n");
+    requested.socket.on("data", () => {
+      if (requested.body.length === BODY.length) reply(requested, "200 OK", { "content-length": 0 });
     });
   });
   const transfer = startTransfer(uploadJob(root, server.url, "disk.img"));
   expect(await transfer.exit).toBe(0);
   expect(transfer.events.at(-1)).toEqual({ is: "done", bytes: BODY.length });
-  expect(server.asked[0]?.body.equals(BODY)).toBe(true);
+  expect(server.requested[0]?.body.equals(BODY)).toBe(true);
 });
 
 test.each([
@@ -169,7 +169,7 @@ test("a process without a job ends when its input does", async () => {
 });
 
 test("no part of the address is in the list of processes, and its query not in reports", async () => {
-  const server = await rawServer((asked) => reply(asked, "403 Forbidden", {}));
+  const server = await rawServer((requested) => reply(requested, "403 Forbidden", {}));
   const job = downloadJob(tempDir(), server.url, { id: randomUUID() });
   const transfer = startTransfer(job);
   expect(transfer.child.spawnargs.join(" ")).not.toContain(String(server.port));

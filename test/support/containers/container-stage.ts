@@ -8,8 +8,9 @@ import { WhyReport } from "../../../src/protocol/documents/reconcile.ts";
 import { startEngine, type EngineOptions, type TestEngine } from "./docker-engine.ts";
 import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../../src/host/engine/pull.ts";
-import { imageTar, type ImageOptions } from "./images.ts";
+import { imageTar, UNTIL_STOPPED, type ImageOptions } from "./images.ts";
 import { exchange, readLocal, type Answer } from "../control-plane/exchange.ts";
+import { hastened } from "../fake-time.ts";
 import { freePort } from "../free-port.ts";
 import { leadPorts } from "../overlay/led-ports.ts";
 import { namedPrograms } from "../machine/named-programs.ts";
@@ -28,6 +29,8 @@ export interface ContainerStageOptions {
   readonly diskMb?: number;
   /** Whether the node has an engine when it starts; true by default. */
   readonly hasEngine?: boolean;
+  /** How many times as fast the clock of the agent runs: it asks again that much sooner. */
+  readonly haste?: number;
 }
 
 /** A container of the engine, as it lists it. */
@@ -170,9 +173,10 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const setPolicy = (containers: Readonly<Record<string, unknown>>): void =>
       writeFileSync(settings, JSON.stringify({ engineSocket: proxy.socketPath, logLevel: "debug", containers }));
     setPolicy({});
+    const haste = options.haste === undefined ? [] : hastened(options.haste);
     const startAgent = async (): Promise<void> => {
       const args = ["agent", "--state", stateDir, "--run", runDir, "--config", settings];
-      const child = programs.start("agent", [...engine.within, process.execPath, ...FLAGS, BUNDLE, ...args]);
+      const child = programs.start("agent", [...engine.within, ...haste, process.execPath, ...FLAGS, BUNDLE, ...args]);
       child.once("exit", (_, signal) => {
         if (options.restartsAgent === true && signal === "SIGKILL" && !isClosing) void startAgent();
       });
@@ -184,7 +188,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     };
     await startAgent();
     const uid = await registered(call, dir, { stateDir, runDir });
-    await load(engine, { tag: `${LOCAL_IMAGE.repository}:${LOCAL_IMAGE.tag}`, command: ["sleep", "100000"] });
+    await load(engine, { tag: `${LOCAL_IMAGE.repository}:${LOCAL_IMAGE.tag}`, command: UNTIL_STOPPED });
 
     const stage: ContainerStage = {
       dir,
@@ -298,14 +302,14 @@ async function publish(
   image: Omit<ImageOptions, "tag">,
 ): Promise<string> {
   const reference = `${registryHost}/${NAMESPACE}/${path}:${tag}`;
-  await load(engine, { command: ["sleep", "100000"], ...image, tag: reference });
+  await load(engine, { command: UNTIL_STOPPED, ...image, tag: reference });
   const credential = authHeader({ username: "admin", password: key(), server: registryHost });
   const pushed = await engine.call("POST", `/images/${registryHost}/${NAMESPACE}/${path}/push?tag=${tag}`, undefined, {
     "x-registry-auth": credential,
   });
-  const said = typeof pushed.body === "string" ? pushed.body : JSON.stringify(pushed.body);
-  const [digest] = /sha256:[0-9a-f]{64}(?= size)/.exec(said) ?? [];
-  if (digest === undefined) throw new Error(`push of ${reference}: ${pushed.status} ${said}`);
+  const output = typeof pushed.body === "string" ? pushed.body : JSON.stringify(pushed.body);
+  const [digest] = /sha256:[0-9a-f]{64}(?= size)/.exec(output) ?? [];
+  if (digest === undefined) throw new Error(`push of ${reference}: ${pushed.status} ${output}`);
   await engine.call("DELETE", `/images/${reference}`);
   return digest;
 }
@@ -321,11 +325,11 @@ async function registered(
   writeFileSync(license, String(body), { mode: 0o600 });
   const args = [BUNDLE, "register", license, "--state", stateDir, "--run", runDir];
   const child = spawn(process.execPath, [...FLAGS, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  const [said, code] = await Promise.all([
+  const [output, code] = await Promise.all([
     text(child.stderr),
     new Promise<number | null>((resolve) => child.once("exit", resolve)),
   ]);
-  if (code !== 0) throw new Error(`register ended with ${code}: ${said}`);
+  if (code !== 0) throw new Error(`register ended with ${code}: ${output}`);
   return waitFor("the node is online", async () => {
     const nodes = (await call("GET", "/node")).body as { uid: string; online: boolean }[];
     return nodes.find(({ online }) => online)?.uid;

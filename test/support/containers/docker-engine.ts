@@ -56,7 +56,7 @@ export interface EngineAnswer {
   readonly body: unknown;
 }
 
-const KEEPER = join(import.meta.dirname, "docker-engine-keeper.sh");
+const SUPERVISOR = join(import.meta.dirname, "docker-engine-keeper.sh");
 
 /**
  * Starts dockerd(8) with a containerd, data, sockets, mounts, control groups and (by default) a network of its own. The caller stops it; if
@@ -69,9 +69,9 @@ export async function startEngine(options: EngineOptions = {}): Promise<TestEngi
   mkdirSync(dir, { recursive: true });
   writeFileSync(join(dir, "daemon.json"), "{}"); // instead of the machine's own
   const cgroup = `hf-engine-${mark}`;
-  const keeper = await startKeeper(dir, cgroup, network);
+  const supervisor = await startSupervisor(dir, cgroup, network);
   const namespaces = network === "shared" ? ["-m"] : ["-m", "-n"];
-  const enter = ["nsenter", "-t", String(keeper.pid), ...namespaces];
+  const enter = ["nsenter", "-t", String(supervisor.pid), ...namespaces];
   const logPath = join(dir, "log");
   const socketPath = join(dir, "docker.sock");
   const args = commandLine(dir, socketPath, cgroup, options);
@@ -86,7 +86,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<TestEngi
     socketPath,
     dir,
     dataRoot: join(dir, "d"),
-    within: withinNetwork(keeper.pid, network),
+    within: withinNetwork(supervisor.pid, network),
     get pid() {
       return daemon?.pid ?? 0;
     },
@@ -123,7 +123,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<TestEngi
     freeze: () => signal("SIGSTOP"),
     thaw: () => signal("SIGCONT"),
     async stop() {
-      await keeper.end();
+      await supervisor.end();
       await gone;
     },
   };
@@ -149,7 +149,7 @@ function commandLine(dir: string, socketPath: string, cgroup: string, options: E
     `--cgroup-parent=/${cgroup}`,
     "--shutdown-timeout=3",
     "--log-level=warn",
-    ...(network === "shared" ? ["--bridge=none", "--iptables=false"] : []),
+    ...(network === "shared" ? ["--bridge=none", "--iptables=false", "--ip-forward=false"] : []),
     ...(liveRestore ? ["--live-restore"] : []),
     ...registryHosts.map((host) => `--insecure-registry=${host}`),
     ...args,
@@ -161,7 +161,7 @@ async function containerdGone(dir: string): Promise<void> {
   const pidFile = join(dir, "x", "containerd", "containerd.pid");
   if (!existsSync(pidFile)) return;
   const pid = Number(readFileSync(pidFile, "utf8"));
-  await waitFor("containerd is gone", () => !isRunning(pid));
+  await waitFor("containerd has exited", () => !isRunning(pid));
   rmSync(pidFile, { force: true });
 }
 
@@ -177,7 +177,7 @@ function withinNetwork(keeperPid: number, network: EngineOptions["network"]): re
 }
 
 /** Creates the namespaces of an engine whose programs name files below `dir/x/`; closing ends them and removes `dir`. */
-export async function startKeeper(
+export async function startSupervisor(
   dir: string,
   cgroup: string,
   network: EngineOptions["network"],
@@ -191,7 +191,7 @@ export async function startKeeper(
     "--propagation=slave",
     ...(network === "own" ? ["-n"] : []),
     "sh",
-    KEEPER,
+    SUPERVISOR,
   ];
   const env = { PATH: SEARCH_PATH, ENGINE_DIR: dir, ENGINE_CGROUP: cgroup };
   const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"], detached: true, env });

@@ -53,17 +53,17 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
   let server: Server | undefined;
   let withheld = 0;
 
-  const faultFor = (asked: ProxiedRequest): EngineFault =>
-    faults.find(({ matches }) => matches(asked))?.fault ?? { kind: "pass" };
+  const faultFor = (requested: ProxiedRequest): EngineFault =>
+    faults.find(({ matches }) => matches(requested))?.fault ?? { kind: "pass" };
   const note = (incoming: IncomingMessage): ProxiedRequest => {
-    const asked = { method: incoming.method ?? "", path: (incoming.url ?? "").replace(/^\/v\d+\.\d+(?=\/)/, "") };
-    requests.push(asked);
-    return asked;
+    const requested = { method: incoming.method ?? "", path: (incoming.url ?? "").replace(/^\/v\d+\.\d+(?=\/)/, "") };
+    requests.push(requested);
+    return requested;
   };
 
   const serve = (incoming: IncomingMessage, answer: ServerResponse): void => {
-    const asked = note(incoming);
-    const fault = faultFor(asked);
+    const requested = note(incoming);
+    const fault = faultFor(requested);
     if (fault.kind === "hang") return void incoming.resume();
     if (fault.kind === "answer") {
       incoming.resume();
@@ -80,7 +80,7 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
       answer.flushHeaders();
       let delivered = 0;
       response.on("data", (chunk: Buffer) => {
-        const now = faultFor(asked);
+        const now = faultFor(requested);
         if (now.kind === "silence") return;
         if (now.kind !== "cut") {
           if (!answer.write(chunk)) response.pause();

@@ -54,7 +54,7 @@ export function execStage({
   });
   const ledger = new Ledger(database.sql);
   let version = 1;
-  let looks = 0;
+  let polls = 0;
   const network = containerNetwork({
     owner: () => OWNER,
     subnet: () => SUBNET,
@@ -86,7 +86,7 @@ export function execStage({
     ensureNetwork: (engine, signal) => (hasNetwork ? network.ensure(engine, signal) : Promise.resolve()),
     hasNetwork: (engine, signal) => (hasNetwork ? network.stands(engine, signal) : Promise.resolve(true)),
     onLook: () => {
-      looks += 1;
+      polls += 1;
     },
     forbids: (privileges) => allowed.forbids(privileges, supervisor.info),
     onRefused: (error) => {
@@ -127,8 +127,8 @@ export function execStage({
     section: wrapped,
     ledger,
     supervisor,
-    get looks() {
-      return looks;
+    get polls() {
+      return polls;
     },
     setActive(value: boolean) {
       isActive = value;
@@ -137,7 +137,7 @@ export function execStage({
     nextVersion() {
       version += 1;
     },
-    look: (raw: unknown, signal = AbortSignal.timeout(60_000)): Promise<View> => wrapped.prepare(raw).look(signal),
+    look: (raw: unknown, signal = AbortSignal.timeout(60_000)): Promise<View> => wrapped.prepare(raw).observe(signal),
     /** Runs one pass; returns the steps taken and those left. */
     async pass(
       raw: unknown,
@@ -145,12 +145,12 @@ export function execStage({
     ): Promise<{ readonly took: string[]; readonly after: View }> {
       const took: string[] = [];
       for (const isFirst of [true, false]) {
-        const { steps, applyAll } = await wrapped.prepare(raw).look(signal);
+        const { steps, applyAll } = await wrapped.prepare(raw).observe(signal);
         const chosen = isFirst ? steps.filter(({ step }) => step.removes === true) : steps;
         took.push(...chosen.map(({ step }) => `${step.kind} ${step.subject}`));
         if (chosen.length > 0) await applyAll?.(chosen, signal);
       }
-      return { took, after: await wrapped.prepare(raw).look(signal) };
+      return { took, after: await wrapped.prepare(raw).observe(signal) };
     },
     /** Stops everything as `kill -9` does, in its current state. */
     async crash() {

@@ -39,12 +39,13 @@ export class FakeCompute implements Compute {
   list: readonly ContainerStatus[] = [];
   volumeList: readonly VolumeStatus[] = [];
   imageList: readonly ImageSummary[] = [];
-  readonly asked: unknown[] = [];
+  readonly requested: unknown[] = [];
   refusal: Error | undefined;
   /** The implementation of an attached run. */
   run: (options: StartOptions, signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
   /** The output of a run, for `output`. */
-  said: (engineId: string, since: string | undefined, signal: AbortSignal) => AsyncIterable<OutputFrame> = () => none();
+  printed: (engineId: string, since: string | undefined, signal: AbortSignal) => AsyncIterable<OutputFrame> = () =>
+    none();
   runOf: (engineId: string) => string = (engineId) => engineId.slice(0, 12);
   readonly #listeners = new Set<() => void>();
 
@@ -80,9 +81,9 @@ export class FakeCompute implements Compute {
   }
 
   async output(engineId: string, since: string | undefined, signal: AbortSignal) {
-    this.asked.push(["output", engineId, since]);
+    this.requested.push(["output", engineId, since]);
     if (this.refusal !== undefined) throw this.refusal;
-    return Promise.resolve({ run: this.runOf(engineId), frames: this.said(engineId, since, signal) });
+    return Promise.resolve({ run: this.runOf(engineId), frames: this.printed(engineId, since, signal) });
   }
 
   terminal(): Promise<Terminal> {
@@ -96,7 +97,7 @@ export class FakeCompute implements Compute {
   }
 
   #ask(what: string, name: string): void {
-    this.asked.push([what, name]);
+    this.requested.push([what, name]);
     if (this.refusal !== undefined) throw this.refusal;
     const isKnown = what === "remove image" || this.list.some((one) => one.name === name);
     if (!isKnown) throw new InputError("not-found", `no container is called ${name}`);

@@ -22,6 +22,9 @@ export interface ImageOptions {
   readonly architecture?: string;
 }
 
+/** The command line of a container that runs until it is stopped; the first process of a container ignores signals that it does not trap. */
+export const UNTIL_STOPPED: readonly string[] = ["sh", "-c", "trap exit TERM; sleep 100000 & wait"];
+
 const BUSYBOX = "/bin/busybox";
 
 /** The layer of a small Linux system: busybox(1) with links for all its names, and the libraries it needs. */

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { closeSync, existsSync, mkdtempSync, openSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { callEngine, startKeeper, type TestEngine } from "./docker-engine.ts";
+import { callEngine, startSupervisor, type TestEngine } from "./docker-engine.ts";
 import { waitFor } from "../wait-for.ts";
 
 /** A real Podman with its Docker-compatible socket. */
@@ -16,10 +16,10 @@ export interface TestPodman extends Pick<TestEngine, "socketPath" | "call" | "st
 export async function startPodman(): Promise<TestPodman> {
   const dir = mkdtempSync(join(tmpdir(), "hf-podman-"));
   const cgroup = `hf-engine-${randomBytes(4).toString("hex")}`;
-  const keeper = await startKeeper(dir, cgroup, "own");
+  const supervisor = await startSupervisor(dir, cgroup, "own");
   const socketPath = join(dir, "podman.sock");
   const log = openSync(join(dir, "log"), "a");
-  const inside = ["-t", String(keeper.pid), "-m", "-n", "podman"];
+  const inside = ["-t", String(supervisor.pid), "-m", "-n", "podman"];
   const places = [
     `--root=${join(dir, "x", "root")}`,
     `--runroot=${join(dir, "x", "run")}`,
@@ -32,7 +32,7 @@ export async function startPodman(): Promise<TestPodman> {
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   const call: TestEngine["call"] = (method, path, body, headers) => callEngine(socketPath, method, path, body, headers);
   const stop = async (): Promise<void> => {
-    await keeper.end();
+    await supervisor.end();
     await gone;
   };
   try {

@@ -29,8 +29,8 @@ export interface ContainerStage extends Neighbour {
   /** Changes parts of its extended config. */
   configure(id: string, parts: Record<string, unknown>): Promise<void>;
   remove(id: string): Promise<void>;
-  /** Returns the answer to a request from there; empty without one. */
-  readonly get: (side: "here" | "there", address: string) => string;
+  /** Returns the answer to a request from there; empty without one in time, a second by default. */
+  readonly get: (side: "here" | "there", address: string, seconds?: number) => string;
   /** Returns the output of a command in the container of a definition, with any exit status. */
   run(id: string, command: readonly string[]): Promise<string>;
   setNetwork(section: Record<string, unknown>): Promise<void>;
@@ -117,10 +117,10 @@ export async function containerStage(): Promise<ContainerStage> {
       await call("PUT", `${base}/${id}/config`, { ...partsOf(names.get(id) ?? ""), ...parts });
     },
     remove: (id) => call("DELETE", `${base}/${id}`),
-    get(side, address) {
+    get(side, address, seconds = 1) {
       const [host = "", to = "80"] = address.split(":");
       const ask = `exec 3<>/dev/tcp/${host}/${to} && printf "GET / HTTP/1.0\\r\\n\\r\\n" >&3 && tail -n 1 <&3`;
-      return neighbour[side](`timeout 1 bash -c '${ask}' 2>/dev/null || true`).trim();
+      return neighbour[side](`timeout ${seconds} bash -c '${ask}' 2>/dev/null || true`).trim();
     },
     async run(id, command) {
       const { Id } = await inspect(id);

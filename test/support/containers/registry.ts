@@ -76,8 +76,8 @@ export async function pushImage(
   const { status, body } = await engine.call("POST", `/images/${repository}/push?tag=${tag}`, undefined, {
     "x-registry-auth": header,
   });
-  const said = typeof body === "string" ? body : JSON.stringify(body);
-  if (status !== 200 || said.includes("errorDetail")) throw new Error(`push of ${repository}: ${status} ${said}`);
+  const output = typeof body === "string" ? body : JSON.stringify(body);
+  if (status !== 200 || output.includes("errorDetail")) throw new Error(`push of ${repository}: ${status} ${output}`);
   await engine.call("DELETE", `/images/${repository}:${tag}`);
 }
 

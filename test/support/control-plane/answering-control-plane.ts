@@ -11,18 +11,18 @@ export type Greeting = "greets" | "other words" | "no JSON" | "closes" | number;
 export interface AnsweringControlPlane {
   readonly port: number;
   /** Number of requests. */
-  readonly asked: number;
+  readonly requested: number;
   answer(greeting: Greeting): void;
 }
 
 /** A control plane up to its first answer to an unauthenticated client. */
 export async function aControlPlane(first: Greeting): Promise<AnsweringControlPlane> {
   let greeting = first;
-  let asked = 0;
+  let requested = 0;
   const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => SUBPROTOCOL });
   const server = createServer((_request, response) => response.writeHead(426).end());
   server.on("upgrade", (request, stream, head) => {
-    asked += 1;
+    requested += 1;
     if (typeof greeting === "number") {
       stream.end(`HTTP/1.1 ${greeting} No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
       return;
@@ -43,8 +43,8 @@ export async function aControlPlane(first: Greeting): Promise<AnsweringControlPl
   });
   return {
     port: (server.address() as AddressInfo).port,
-    get asked() {
-      return asked;
+    get requested() {
+      return requested;
     },
     answer: (next) => {
       greeting = next;

@@ -7,17 +7,17 @@ import { freePort } from "../machine/programs.ts";
 export interface ConnectProxy {
   readonly url: string;
   /** Requested targets. */
-  readonly asked: string[];
+  readonly requests: string[];
   /** The answer instead of opening a tunnel. */
   refusal: string | undefined;
 }
 
 export async function startConnectProxy(target: number): Promise<ConnectProxy> {
   const port = await freePort();
-  const proxy: ConnectProxy = { url: `http://127.0.0.1:${port}`, asked: [], refusal: undefined };
+  const proxy: ConnectProxy = { url: `http://127.0.0.1:${port}`, requests: [], refusal: undefined };
   const server = createServer((_request, response) => response.writeHead(405).end());
   server.on("connect", (request, client) => {
-    proxy.asked.push(request.url ?? "");
+    proxy.requests.push(request.url ?? "");
     client.on("error", () => undefined);
     if (proxy.refusal !== undefined) {
       client.end(`HTTP/1.1 ${proxy.refusal}\r\ncontent-length: 0\r\n\r\n`);

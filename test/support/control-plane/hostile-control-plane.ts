@@ -118,7 +118,7 @@ export async function prove(
 }
 
 /** Accepts the node as a real control plane does. */
-export async function letIn({ accept }: Arrival, key: Signer): Promise<{ socket: WebSocket; hello: Hello }> {
+export async function acceptNode({ accept }: Arrival, key: Signer): Promise<{ socket: WebSocket; hello: Hello }> {
   const socket = await accept();
   const hello = await challenge(socket);
   await prove(socket, hello, key);

@@ -8,17 +8,17 @@ import type { TestCertificate } from "../certificates.ts";
 export interface TlsFront {
   readonly port: number;
   /** The server names of clients; undefined for one without SNI. */
-  readonly asked: readonly (string | undefined)[];
+  readonly requested: readonly (string | undefined)[];
   /** Returns the number of connections passed to the server. */
   readonly passed: () => number;
 }
 
 /** Starts one on 127.0.0.1, for the running test. */
 export async function startTlsFront({ cert, key }: TestCertificate, target: number): Promise<TlsFront> {
-  const asked: (string | undefined)[] = [];
+  const requested: (string | undefined)[] = [];
   let passed = 0;
   const server = createServer({ cert, key, ALPNProtocols: ["http/1.1"] }, (client) => {
-    asked.push(typeof client.servername === "string" ? client.servername : undefined);
+    requested.push(typeof client.servername === "string" ? client.servername : undefined);
     const onward = connect(target, "127.0.0.1");
     onward.pipe(client).pipe(onward);
     // A client may send its refusal of the certificate only after its handshake has ended.
@@ -30,5 +30,5 @@ export async function startTlsFront({ cert, key }: TestCertificate, target: numb
   server.on("tlsClientError", () => undefined).listen(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => void server.close());
-  return { port: (server.address() as AddressInfo).port, asked, passed: () => passed };
+  return { port: (server.address() as AddressInfo).port, requested, passed: () => passed };
 }

@@ -15,7 +15,7 @@ import { openDatabase } from "../../../src/host/files/database.ts";
 import type { StartTransfer } from "../../../src/host/process/transfer-process.ts";
 import { TransferEvent } from "../../../src/protocol/triggers/transfer.ts";
 import { transfer } from "../../../src/transfer/main.ts";
-import { passGate } from "../gate.ts";
+import { waitForTracer } from "../wait-for-tracer.ts";
 import { waitFor } from "../wait-for.ts";
 
 const Work = z.object({ stateDir: z.string(), url: z.string().optional() });
@@ -66,7 +66,7 @@ const dataStore = new DataStore({
 });
 dataStore.reopen();
 if (url !== undefined) {
-  await passGate();
+  await waitForTracer();
   const { signal } = new AbortController();
   const request = { action: "HTTP_DOWNLOAD", uri: `${url}/a`, filename: "a.img", location: "/made/here" } as const;
   await dataStore.handle({ ...request, algo: "SHA-256" }, signal);

@@ -1,8 +1,9 @@
-import { execFileSync, spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { userInfo } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { deathTie } from "../../../src/host/process/death-tie.ts";
 import { SEARCH_PATH } from "../../../src/host/process/exec.ts";
 import { freePort } from "../machine/programs.ts";
@@ -31,11 +32,10 @@ export async function startSwift(dir: string): Promise<SwiftServer> {
   mkdirSync(join(dir, "devices", "d1"), { recursive: true });
   writeFileSync(join(dir, "swift.conf"), "[swift-hash]\nswift_hash_path_suffix = of-tests\n");
   const children: (() => Promise<void>)[] = [];
-  for (const kind of KINDS) {
-    const port = await freePort();
-    makeRing(dir, kind, port);
-    children.push(startServer(dir, kind, storageConfig(dir, kind, port)));
-  }
+  const ports = new Map<string, number>();
+  for (const kind of KINDS) ports.set(kind, await freePort());
+  await makeRings(dir, ports);
+  for (const [kind, port] of ports) children.push(startServer(dir, kind, storageConfig(dir, kind, port)));
   const memcached = await freePort();
   const asUser = ["-u", userInfo().username];
   children.push(startTied(dir, "memcached", ["-l", "127.0.0.1", "-p", String(memcached), "-U", "0", ...asUser]));
@@ -55,17 +55,21 @@ export async function startSwift(dir: string): Promise<SwiftServer> {
   };
 }
 
-function makeRing(dir: string, kind: string, port: number): void {
-  const build = (...args: string[]): void => {
-    execFileSync("swift-ring-builder", [`${kind}.builder`, ...args], {
-      cwd: dir,
-      env: { PATH: SEARCH_PATH },
-      stdio: "pipe",
-    });
-  };
-  build("create", "4", "1", "1");
-  build("add", `r1z1-127.0.0.1:${port}/d1`, "1");
-  build("rebalance");
+/** Makes the rings of all servers as swift-ring-builder(1) does, of which each of nine runs would load all of Swift. */
+const MAKE_RINGS = `import sys
+from swift.common.ring import RingBuilder
+for kind, port in zip(sys.argv[1::2], sys.argv[2::2]):
+    at = {"ip": "127.0.0.1", "port": int(port), "replication_ip": "127.0.0.1", "replication_port": int(port)}
+    builder = RingBuilder(4, 1, 1)
+    builder.add_dev({"region": 1, "zone": 1, "device": "d1", "weight": 1.0, "meta": "", **at})
+    builder.rebalance()
+    builder.get_ring().save(kind + ".ring.gz")
+`;
+
+async function makeRings(dir: string, ports: ReadonlyMap<string, number>): Promise<void> {
+  const args = [...ports].flatMap(([kind, port]) => [kind, String(port)]);
+  // Debian's own Python, which has Debian's Swift.
+  await promisify(execFile)("/usr/bin/python3", ["-c", MAKE_RINGS, ...args], { cwd: dir, env: { PATH: SEARCH_PATH } });
 }
 
 function startServer(dir: string, kind: string, config: string): () => Promise<void> {
@@ -133,11 +137,11 @@ ${filters.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).join("")}
 
 function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const asked = request({ host: "127.0.0.1", port, path: "/info" }, (response) => {
+    const requested = request({ host: "127.0.0.1", port, path: "/info" }, (response) => {
       response.resume();
       resolve(true);
     });
-    asked.once("error", () => resolve(false));
-    asked.end();
+    requested.once("error", () => resolve(false));
+    requested.end();
   });
 }

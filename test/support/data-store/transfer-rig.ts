@@ -26,15 +26,15 @@ export interface Asked {
 export interface RawServer {
   readonly port: number;
   readonly url: string;
-  readonly asked: readonly Asked[];
+  readonly requested: readonly Asked[];
 }
 
 /** A server whose every byte the test writes: `answer` is called with each request, numbered from 0. */
 export async function rawServer(
-  answer: (asked: Asked, number: number) => void,
+  answer: (requested: Asked, number: number) => void,
   host = "127.0.0.1",
 ): Promise<RawServer> {
-  const asked: Asked[] = [];
+  const requested: Asked[] = [];
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     let head = Buffer.alloc(0);
     let request: Asked | undefined;
@@ -53,15 +53,15 @@ export async function rawServer(
         lines.map((text) => [text.slice(0, text.indexOf(":")).toLowerCase(), text.slice(text.indexOf(":") + 1).trim()]),
       );
       request = { line, headers, socket, body: head.subarray(end + 4) };
-      asked.push(request);
-      answer(request, asked.length - 1);
+      requested.push(request);
+      answer(request, requested.length - 1);
     });
   });
   server.listen(0, host);
   await once(server, "listening");
   onTestFinished(() => void server.close());
   const { port } = server.address() as AddressInfo;
-  return { port, url: `http://${host.includes(":") ? `[${host}]` : host}:${port}/file?token=secret`, asked };
+  return { port, url: `http://${host.includes(":") ? `[${host}]` : host}:${port}/file?token=secret`, requested };
 }
 
 /** Writes a complete answer and closes the connection. */
@@ -126,7 +126,7 @@ export type CarryWishes = Partial<TransferDeps> &
   Partial<Pick<GuardedConnectorOptions, "resolve" | "ownAddresses">> & { readonly signal?: AbortSignal };
 
 /** Runs a job in this process, with the machine's clock, which does not wait between attempts. */
-export async function carryOut(job: HttpDownload | HttpUpload, wishes: CarryWishes = {}): Promise<Carried> {
+export async function runJob(job: HttpDownload | HttpUpload, wishes: CarryWishes = {}): Promise<Carried> {
   const events: TransferEvent[] = [];
   const pauses: number[] = [];
   const clock = { ...systemClock(), sleep: async (ms: number) => void pauses.push(ms) };
@@ -194,9 +194,9 @@ export function startTransfer(
   child.stdout.setEncoding("utf8").on("data", (piece: string) => {
     const lines = (text + piece).split("\n");
     text = lines.pop() ?? "";
-    const told = lines.map((line) => JSON.parse(line) as TransferEvent);
-    events.push(...told);
-    if (publishes && told.some(({ is }) => is === "whole")) child.stdin.write('{"is":"publish"}\n');
+    const reported = lines.map((line) => JSON.parse(line) as TransferEvent);
+    events.push(...reported);
+    if (publishes && reported.some(({ is }) => is === "whole")) child.stdin.write('{"is":"publish"}\n');
   });
   child.stdin.on("error", () => undefined);
   child.stdin.write(`${typeof job === "string" ? job : JSON.stringify(job)}\n`);

@@ -6,7 +6,7 @@ import { hostFiles } from "../../../src/host/files/files.ts";
 import { keySetOf } from "../../../src/protocol/channel/keys-chain.ts";
 import { Ed25519PublicKey } from "../../../src/protocol/values/keys.ts";
 import { deliver } from "../control-plane/counted-trigger.ts";
-import { passGate } from "../gate.ts";
+import { waitForTracer } from "../wait-for-tracer.ts";
 import { ISS, UID } from "../control-plane/signing.ts";
 
 const Work = z.discriminatedUnion("do", [
@@ -17,15 +17,15 @@ const Work = z.discriminatedUnion("do", [
 
 const work = Work.parse(JSON.parse(readFileSync(process.argv[2] ?? "", "utf8")));
 if (work.do === "trigger") {
-  await passGate();
+  await waitForTracer();
   await deliver(work.stateDir, work.id, work.effectFile);
 } else if (work.do === "rollback") {
   const documents = await DesiredDocuments.load(hostFiles(), work.stateDir);
-  await passGate();
+  await waitForTracer();
   await documents.rollBack("node", 4);
 } else {
   const documents = await DesiredDocuments.load(hostFiles(), work.stateDir);
   const trust = { iss: ISS, uid: UID, keys: await keySetOf([work.key]) };
-  await passGate();
+  await waitForTracer();
   await documents.accept("node", work.jws, trust, 4);
 }

@@ -18,7 +18,7 @@ import { ISS, nodeDocument, signDocument, signingKey, UID } from "../control-pla
 import type { Launch } from "./strace.ts";
 import { tempDir } from "../temp-dir.ts";
 
-const GATE = join(import.meta.dirname, "preloaded-gate.ts");
+const PRELOADED_WAIT = join(import.meta.dirname, "preloaded-wait.ts");
 const DRIVER = join(import.meta.dirname, "durable-driver.ts");
 
 /** An operation that must leave the old state or the new one, wherever it is interrupted. */
@@ -63,7 +63,7 @@ export function registering(controller: Controller): Operation<Registering> {
       const stateDir = join(dir, "state");
       const args = ["register", file, "--state", stateDir, "--run", join(dir, "run")];
       const port = Number(new URL(controller.url).port);
-      return { args: [...FLAGS, "--import", GATE, BUNDLE, ...args], stateDir, port, license };
+      return { args: [...FLAGS, "--import", PRELOADED_WAIT, BUNDLE, ...args], stateDir, port, license };
     },
     moved: inState,
     async check(launch) {

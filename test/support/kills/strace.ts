@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { CHANGING, changedPath, descriptorPath, parseTrace, type Call, type Thread } from "./strace-text.ts";
 import { tempDir } from "../temp-dir.ts";
 
-/** A program that waits for the tracer (`gate.ts`): arguments of the runtime, and its environment. */
+/** A program that waits for the tracer (`wait-for-tracer.ts`): arguments of the runtime, and its environment. */
 export interface Launch {
   readonly args: readonly string[];
   /** The directory whose changes are recorded. */
@@ -183,13 +183,13 @@ export function threadIds(pid: number): Readonly<Record<Thread, number>> {
 
 /** Waits until strace has stopped every thread, so that all further calls are recorded. */
 export function untilAttached(tracer: ChildProcess, count: number): Promise<void> {
-  let said = "";
+  let printed = "";
   return new Promise((resolve, reject) => {
     tracer.once("error", reject);
-    tracer.once("close", () => reject(new Error(`strace ended: ${said}`)));
+    tracer.once("close", () => reject(new Error(`strace ended: ${printed}`)));
     tracer.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
-      said += chunk;
-      if ((said.match(/ attached( with \d+ threads)?\n/g) ?? []).length >= count) resolve();
+      printed += chunk;
+      if ((printed.match(/ attached( with \d+ threads)?\n/g) ?? []).length >= count) resolve();
     });
   });
 }

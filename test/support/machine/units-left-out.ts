@@ -22,6 +22,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "installed/node",
     "installed/restarts",
     "installed/upgrades",
+    "installed/broken-upgrades",
     "installed/guide",
   ),
   ...files(
@@ -64,6 +65,6 @@ export const LEFT_OUT: readonly LeftOut[] = [
   tests(
     "overlay/killed",
     "has another overlay in the place of one that still ends; systemd starts none before the last has ended",
-    "an overlay that is told to stop",
+    "an overlay that receives SIGTERM",
   ),
 ];

@@ -36,7 +36,7 @@ export function networkStage(
     for (const name of Object.keys(edges)) machines.set(name, new EdgeMachine(lab, name));
   });
   afterAll(async () => {
-    await Lab.down(dir);
+    await Lab.down(dir, { isAbrupt: true });
     rmSync(dir, { recursive: true, force: true });
   });
   return {

@@ -48,7 +48,7 @@ export async function privateNetwork(dir: string, port: number, as: "user" | "ro
     console.log("ready");`,
   );
   const prepare = as === "root" ? "mount -t sysfs sysfs /sys && " : "";
-  const inside = `${prepare}ip link set lo up && echo 1024 > /proc/sys/net/ipv4/ip_unprivileged_port_start && exec "$0" "$@"`;
+  const inside = `${prepare}ip link set lo up && echo 1024 > /proc/sys/net/ipv4/ip_unprivileged_port_start && echo 0 > /proc/sys/net/ipv4/ip_forward && exec "$0" "$@"`;
   const holder = spawn("unshare", [as === "root" ? "-nm" : "-rn", "sh", "-c", inside, process.execPath, script], {
     stdio: ["ignore", "pipe", "inherit"],
   });

@@ -90,7 +90,7 @@ export class WrappedTools {
   }
 
   /** Continues held inputs. */
-  letGo(): void {
+  release(): void {
     rmSync(join(this.#dir, "hold"), { force: true });
   }
 

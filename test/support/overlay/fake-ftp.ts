@@ -18,7 +18,7 @@ export interface FakeFtp {
 }
 
 export async function fakeFtp(): Promise<FakeFtp> {
-  let heard = "";
+  let receivedLines = "";
   const controls: Socket[] = [];
   const data: Socket[] = [];
   const announced = { port: 0, times: 0 };
@@ -35,7 +35,7 @@ export async function fakeFtp(): Promise<FakeFtp> {
     return (server.address() as AddressInfo).port;
   };
   const command = async (line: string, socket: Socket): Promise<void> => {
-    heard += `${line}\n`;
+    receivedLines += `${line}\n`;
     if (line !== "PASV" && line !== "EPSV") return void socket.write("200 ok\r\n");
     announced.port = await listen();
     announced.times += 1;
@@ -54,7 +54,7 @@ export async function fakeFtp(): Promise<FakeFtp> {
     });
     socket.on("end", () => socket.end());
   });
-  return { port, controls, data, announced, text: () => heard };
+  return { port, controls, data, announced, text: () => receivedLines };
 }
 
 /** A client's control connection that has been greeted. */

@@ -1,8 +1,8 @@
-import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { generateKeyPairSync, randomUUID, X509Certificate } from "node:crypto";
 import { installReflectMetadata } from "../../../src/lib/reflect-metadata.ts";
-import { makeIdentity } from "../../../src/overlay/mesh/transport/identity.ts";
-import type { MeshIdentity } from "../../../src/overlay/mesh/transport/tls.ts";
+import { meshContext, p256Thumbprint, type MeshIdentity } from "../../../src/overlay/mesh/transport/tls.ts";
 import { OverlayIdentity } from "../../../src/protocol/overlay/mesh.ts";
+import { testCertificate } from "../certificates.ts";
 
 /** A new overlay key, in the agent's form. */
 export function overlayIdentity(uid: string = randomUUID()): OverlayIdentity {
@@ -10,9 +10,12 @@ export function overlayIdentity(uid: string = randomUUID()): OverlayIdentity {
   return OverlayIdentity.parse({ uid, key: privateKey.export({ format: "jwk" }) });
 }
 
-/** A node with a new key. */
-export function meshIdentity(uid?: string): Promise<MeshIdentity> {
-  return makeIdentity(overlayIdentity(uid));
+/** Returns the identity of a node with a new key. */
+export async function meshIdentity(uid: string = randomUUID()): Promise<MeshIdentity> {
+  const { key, cert } = await testCertificate({ hosts: [] });
+  const thumbprint = p256Thumbprint(new X509Certificate(cert).publicKey);
+  if (thumbprint === undefined) throw new Error("not a P-256 key");
+  return { uid, key: thumbprint, context: meshContext(key, cert) };
 }
 
 const kinds = {

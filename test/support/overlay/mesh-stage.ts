@@ -64,7 +64,7 @@ export function meshStage(furnish: (stage: MeshStage) => Promise<void> = () => P
     await furnish(stage);
   });
   afterAll(async () => {
-    await Lab.down(dir);
+    await Lab.down(dir, { isAbrupt: true });
     rmSync(dir, { recursive: true, force: true });
   });
   return stage;
@@ -80,9 +80,9 @@ export async function startEcho(lab: Lab, host: string, port = ECHO_PORT): Promi
   const child = spawn("ip", [...onHost(lab, host), PEER, "echo", String(port)], {
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
-  await waitFor(`the echo of ${host}`, () => said.includes("ready"));
+  let output = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
+  await waitFor(`the echo of ${host}`, () => output.includes("ready"));
 }
 
 /** The arguments of `ip` that run a script on a host. */
@@ -112,16 +112,16 @@ export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", 
   const child = spawn("ip", [...onHost(lab, on), PEER, role, host, String(port)], { stdio: ["pipe", "pipe", "pipe"] });
   onTestFinished(() => void child.kill("SIGKILL"));
   let text = "";
-  let said = "";
+  let output = "";
   child.stdout.setEncoding("latin1").on("data", (part: string) => (text += part));
-  child.stderr.setEncoding("utf8").on("data", (part: string) => (said += part));
+  child.stderr.setEncoding("utf8").on("data", (part: string) => (output += part));
   child.stdin.on("error", () => undefined);
   return {
     send: (text) => void child.stdin.write(text),
     end: () => void child.stdin.end(),
     text: () => text,
-    isConnected: () => said.includes("connected"),
-    fate: () => /fate (\S+)/.exec(said)?.[1],
+    isConnected: () => output.includes("connected"),
+    fate: () => /fate (\S+)/.exec(output)?.[1],
     kill: () => void child.kill("SIGKILL"),
   };
 }

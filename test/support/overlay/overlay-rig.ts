@@ -211,11 +211,11 @@ export function startOverlayProcess(
   const log = join(dir, "overlay.log");
   const asUnit = startAsUnit({ command: [process.execPath, ...args], within, log });
   const child = asUnit ?? spawn(command, rest, { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
+  let printed = "";
   for (const stream of [child.stdout, child.stderr]) {
-    stream?.setEncoding("utf8").on("data", (text: string) => (said += text));
+    stream?.setEncoding("utf8").on("data", (text: string) => (printed += text));
   }
-  const output = (): string => (asUnit !== undefined && existsSync(log) ? readFileSync(log, "utf8") : said);
+  const output = (): string => (asUnit !== undefined && existsSync(log) ? readFileSync(log, "utf8") : printed);
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(() => void child.kill("SIGKILL"));
   return { child, pid: child.pid ?? 0, stateDir, runDir, ended, output };

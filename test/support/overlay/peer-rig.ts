@@ -1,4 +1,3 @@
-import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import {
   connect as connectHttp2,
@@ -14,19 +13,12 @@ import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { peerFlows, type PeerFlows } from "../../../src/overlay/mesh/peers/peer-flows.ts";
 import { MeshLimiters } from "../../../src/overlay/mesh/transport/rate-limits.ts";
 import { clientSession, serverSession } from "../../../src/overlay/mesh/transport/http2.ts";
-import {
-  acceptTls,
-  dialTls,
-  meshContext,
-  p256Thumbprint,
-  whenProved,
-  type MeshIdentity,
-} from "../../../src/overlay/mesh/transport/tls.ts";
+import { acceptTls, dialTls, whenProved, type MeshIdentity } from "../../../src/overlay/mesh/transport/tls.ts";
 import { ReceiveBuffers } from "../../../src/overlay/mesh/transport/receive-buffer.ts";
 import type { PeerDialer } from "../../../src/overlay/mesh/paths/peer-dialer.ts";
 import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../../src/protocol/overlay/mesh.ts";
 import type { OverlayListener, OverlayReason } from "../../../src/protocol/overlay/overlay.ts";
-import { testCertificate } from "../certificates.ts";
+import { meshIdentity } from "./mesh-identity.ts";
 import { aListener, aServer, aService, planeRig, type PlaneRig } from "./overlay-rig.ts";
 import { freePort } from "../machine/programs.ts";
 
@@ -67,14 +59,6 @@ export async function streamPair(): Promise<[Duplex, Duplex]> {
   ] as const)
     one.on("close", () => other.destroy());
   return [stream, served];
-}
-
-/** A node's identity: a key pair and a minimal certificate. */
-export async function anIdentity(uid: string): Promise<MeshIdentity> {
-  const { key, cert } = await testCertificate({ hosts: [] });
-  const thumbprint = p256Thumbprint(new X509Certificate(cert).publicKey);
-  if (thumbprint === undefined) throw new Error("not a P-256 key");
-  return { uid, key: thumbprint, context: meshContext(key, cert) };
 }
 
 /** One node of the rig: a data plane with its flows to and from the others. */
@@ -136,7 +120,7 @@ export function peerRig(): PeerRig {
     },
     async node(number, { identity, clock = systemClock() } = {}) {
       const uid = `10000000-0000-4000-8000-00000000000${number}`;
-      const own = identity ?? (await anIdentity(uid));
+      const own = identity ?? (await meshIdentity(uid));
       const peerDialer: PeerDialer = {
         direct: (to) => directs.get(`${uid} ${to}`),
         async splice(to) {

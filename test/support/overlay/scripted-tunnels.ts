@@ -80,7 +80,7 @@ export class ScriptedTunnels implements Tunnels {
     onProgress: (progress: UploadProgress) => void,
     signal: AbortSignal,
   ) => Promise<UploadAnswer> = () => Promise.reject(refusedAs("not-connected"));
-  readonly asked: (EchoRequest | UploadRequest)[] = [];
+  readonly requested: (EchoRequest | UploadRequest)[] = [];
 
   nodes(): TunnelNodes | undefined {
     return this.known;
@@ -100,7 +100,7 @@ export class ScriptedTunnels implements Tunnels {
 
   async echo(request: EchoRequest, signal: AbortSignal): Promise<EchoAnswer> {
     signal.throwIfAborted();
-    const answer = this.echoes(request, this.asked.push(request) - 1);
+    const answer = this.echoes(request, this.requested.push(request) - 1);
     if (answer instanceof Error) throw answer;
     return answer;
   }
@@ -110,7 +110,7 @@ export class ScriptedTunnels implements Tunnels {
     onProgress: (progress: UploadProgress) => void,
     signal: AbortSignal,
   ): Promise<UploadAnswer> {
-    this.asked.push(request);
+    this.requested.push(request);
     return this.uploads(request, onProgress, signal);
   }
 }

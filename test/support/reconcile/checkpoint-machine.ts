@@ -34,7 +34,7 @@ export function fileSections(files: Files, dir: string): readonly Reconciler[] {
 /** Applies `config` to the machine in `dir` in one pass of the engine. */
 export async function carry(files: Files, dir: string, config: Readonly<Record<string, unknown>>): Promise<void> {
   const checkpoint = new Checkpoint(files, join(dir, "desired"));
-  const onRelease = (): void => engine.look("commit");
+  const onRelease = (): void => engine.reevaluate("commit");
   const commit = testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files, onRelease });
   const engine: Engine = new Engine({
     clock: systemClock(),

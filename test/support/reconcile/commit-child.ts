@@ -54,7 +54,7 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
     prover: fileProver(dir),
     watch: (id, waitMs, signal) => start({ stateDir: dir, runDir: dir, isManaged: false, id, waitMs }, signal),
     request: () => ({ mode, seconds, isLocal: false }),
-    onRelease: () => engine.look("commit"),
+    onRelease: () => engine.reevaluate("commit"),
     onStanding: say,
   });
   const engine = new Engine({

@@ -49,7 +49,7 @@ export function contract<Disturbance>(
     );
 
   describe(`the section ${name}`, () => {
-    test("converges from whatever is there, and the same again is zero steps", async () => {
+    test("converges from any state, and another pass has zero steps", async () => {
       await holds<[Disturbance, unknown]>([disturbances, raws], async (subject, there, raw) => {
         const { section } = subject;
         await subject.disturb(there);
@@ -89,7 +89,7 @@ export function contract<Disturbance>(
       );
     });
 
-    test("takes back by what was stored what it did, from any step on, also twice", async () => {
+    test("reverts its steps by their stored undo, from any step on, also twice", async () => {
       await holds<[unknown, unknown, number]>([raws, raws, fc.nat()], async ({ section }, before, raw, at) => {
         await converge(section, before);
         const first = await look(section, raw);
@@ -114,14 +114,14 @@ export function contract<Disturbance>(
       });
     });
 
-    test("throws at nothing that a document may hold, and says within bounds what is wrong", async () => {
+    test("never throws, for any document, and limits its issues", async () => {
       await holds<[unknown]>([fc.oneof(raws, fc.jsonValue({ maxDepth: 4 }))], async ({ section }, raw) => {
         const prepared = section.prepare(raw);
         for (const issue of [...prepared.rejected, ...prepared.notices]) {
           expect(Issue.parse(issue).path.split(".", 1)).toEqual([section.name]);
         }
         if (prepared.isUnusable) return;
-        const view = await prepared.look(signal);
+        const view = await prepared.observe(signal);
         for (const issue of view.waits) Issue.parse(issue);
         expect(Buffer.byteLength(JSON.stringify(view.reported()))).toBeLessThan(SHADOW_MAX_BYTES);
       });
@@ -135,9 +135,9 @@ const isStored = (undo: unknown): boolean => undo !== null;
 async function converge(section: Reconciler, raw: unknown): Promise<void> {
   const prepared = section.prepare(raw);
   if (prepared.isUnusable) return;
-  await applyAll((await prepared.look(signal)).steps.filter(({ step }) => step.removes === true));
-  await applyAll((await prepared.look(signal)).steps);
-  expect(stepsOf(await prepared.look(signal))).toEqual([]);
+  await applyAll((await prepared.observe(signal)).steps.filter(({ step }) => step.removes === true));
+  await applyAll((await prepared.observe(signal)).steps);
+  expect(stepsOf(await prepared.observe(signal))).toEqual([]);
 }
 
 async function applyAll(steps: readonly PlannedStep[]): Promise<void> {
@@ -146,7 +146,7 @@ async function applyAll(steps: readonly PlannedStep[]): Promise<void> {
 
 async function look(section: Reconciler, raw: unknown): Promise<View | undefined> {
   const prepared: Prepared = section.prepare(raw);
-  return prepared.isUnusable ? undefined : prepared.look(signal);
+  return prepared.isUnusable ? undefined : prepared.observe(signal);
 }
 
 /** As text, sorted. */

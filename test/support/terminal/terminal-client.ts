@@ -4,7 +4,7 @@ import { waitFor } from "../wait-for.ts";
 /** A client of a terminal through the HTTP API. */
 export class TerminalClient {
   readonly socket: WebSocket;
-  readonly told: { type: string; code?: number | string | null; message?: string }[] = [];
+  readonly reported: { type: string; code?: number | string | null; message?: string }[] = [];
   text = "";
   bytes = 0;
   closed: { readonly code: number; readonly reason: string } | undefined;
@@ -19,7 +19,7 @@ export class TerminalClient {
         this.isOpen = true;
       })
       .on("message", (data: Buffer, isBinary) => {
-        if (!isBinary) return void this.told.push(JSON.parse(data.toString()) as { type: string });
+        if (!isBinary) return void this.reported.push(JSON.parse(data.toString()) as { type: string });
         this.bytes += data.length;
         if (keepsText) this.text += data.toString();
       })

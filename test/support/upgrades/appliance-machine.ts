@@ -23,7 +23,7 @@ export interface RunOptions {
 }
 
 const ROOT = join(import.meta.dirname, "appliance-root.sh");
-const KEEPER = join(import.meta.dirname, "appliance-machine-keeper.sh");
+const SUPERVISOR = join(import.meta.dirname, "appliance-machine-keeper.sh");
 /** The machine's root directory, as seen by its supervisor. */
 const DISK = "/run/machine/root";
 /** Exit status of systemd-nspawn(1) when the machine reboots without another manager. */
@@ -35,7 +35,7 @@ const PIPED = ["--norc", "-o", "pipefail", "-c"];
 const JOINED = `for group in /sys/fs/cgroup/$0 /sys/fs/cgroup/*/$0; do [ ! -d "$group" ] || echo $$ > "$group/cgroup.procs"; done; exec "$@"`;
 
 /** Returns what prevents machines from being made here, if anything. */
-export function lacksForMachines(): string | undefined {
+export function missingForMachines(): string | undefined {
   if (process.getuid?.() !== 0) return "machines need root";
   for (const tool of ["debootstrap", "systemd-nspawn"]) {
     try {
@@ -53,7 +53,7 @@ export function lacksForMachines(): string | undefined {
  */
 export class ApplianceMachine {
   readonly #mark: string;
-  readonly #keeper: ChildProcess;
+  readonly machineSupervisor: ChildProcess;
   readonly #id = randomUUID().replaceAll("-", "");
   #spawned: ChildProcess | undefined;
   #leader: number | undefined;
@@ -61,8 +61,8 @@ export class ApplianceMachine {
   /** Whether the machine is being stopped permanently. */
   #isEnding = false;
 
-  private constructor(keeper: ChildProcess, mark: string) {
-    this.#keeper = keeper;
+  private constructor(machineSupervisor: ChildProcess, mark: string) {
+    this.machineSupervisor = machineSupervisor;
     this.#mark = mark;
   }
 
@@ -71,12 +71,12 @@ export class ApplianceMachine {
     const { stdout } = await promisify(execFile)(ROOT, { timeout: 600_000 });
     const mark = `hf-machine-${randomBytes(4).toString("hex")}`;
     const env = { ...process.env, MACHINE_ROOT: stdout.trim(), MACHINE_MARK: mark };
-    const args = ["--mount", "--net", "--propagation", "private", "sh", KEEPER];
-    const keeper = spawn("unshare", args, { env, stdio: ["pipe", "pipe", "inherit"], detached: true });
-    const ended = once(keeper, "exit").then(() => Promise.reject(new Error("no machine could be made")));
-    await Promise.race([once(keeper.stdout ?? keeper, "data"), ended]);
+    const args = ["--mount", "--net", "--propagation", "private", "sh", SUPERVISOR];
+    const machineSupervisor = spawn("unshare", args, { env, stdio: ["pipe", "pipe", "inherit"], detached: true });
+    const ended = once(machineSupervisor, "exit").then(() => Promise.reject(new Error("no machine could be made")));
+    await Promise.race([once(machineSupervisor.stdout ?? machineSupervisor, "data"), ended]);
     ended.catch(() => undefined);
-    const machine = new ApplianceMachine(keeper, mark);
+    const machine = new ApplianceMachine(machineSupervisor, mark);
     await machine.boot();
     return machine;
   }
@@ -111,7 +111,7 @@ export class ApplianceMachine {
     const spawned = spawn("nsenter", args, { env, stdio: ["ignore", "pipe", "pipe"], detached: true });
     this.#spawned = spawned;
     for (const stream of [spawned.stdout, spawned.stderr]) {
-      stream.setEncoding("utf8").on("data", (said: string) => (this.#console += said));
+      stream.setEncoding("utf8").on("data", (printed: string) => (this.#console += printed));
     }
     spawned.once("exit", (code) => {
       this.#leader = undefined;
@@ -234,8 +234,8 @@ export class ApplianceMachine {
   /** Removes it with everything on it and beside it. */
   async remove(): Promise<void> {
     await this.powerCut();
-    const gone = once(this.#keeper, "exit");
-    this.#keeper.stdin?.end();
+    const gone = once(this.machineSupervisor, "exit");
+    this.machineSupervisor.stdin?.end();
     await gone;
   }
 
@@ -246,7 +246,7 @@ export class ApplianceMachine {
   }
 
   #enter(...namespaces: readonly string[]): readonly string[] {
-    return ["-t", String(this.#keeper.pid), ...namespaces];
+    return ["-t", String(this.machineSupervisor.pid), ...namespaces];
   }
 
   async #whileOn(what: string, probe: () => boolean | Promise<boolean>): Promise<void> {

@@ -7,7 +7,7 @@ import { Status } from "../../../src/protocol/local/answers.ts";
 import { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import { ApplianceMachine, MACHINE_ADDRESS, OUTSIDE_ADDRESS, type Ran } from "./appliance-machine.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
-import type { Release } from "./releases.ts";
+import { ARCHITECTURE, type Release } from "./releases.ts";
 import { startEcho, startFlow, type SteadyFlow } from "../overlay/steady-flow.ts";
 import { waitFor } from "../wait-for.ts";
 
@@ -72,7 +72,7 @@ export class InstalledStage {
 
   /** Installs a release's package with dpkg, without other sources. */
   async install({ dir, version }: Release): Promise<void> {
-    await this.machine.copyIn(join(dir, `holdfast_${version}_amd64.deb`), "/root/holdfast.deb");
+    await this.machine.copyIn(join(dir, `holdfast_${version}_${ARCHITECTURE}.deb`), "/root/holdfast.deb");
     await this.machine.sh("dpkg --install /root/holdfast.deb && rm /root/holdfast.deb");
   }
 
@@ -106,7 +106,7 @@ export class InstalledStage {
       ...NETWORK,
       interfaces: NETWORK.interfaces.map((one) => ({ ...one, ...more })),
     });
-    await waitFor("the network is in force", async () => {
+    await waitFor("the network is applied", async () => {
       const { documents, sections } = await this.status();
       return (documents.node?.version ?? 0) > before && sections["network"]?.state === "converged";
     });
@@ -165,8 +165,8 @@ export class InstalledStage {
       },
       180_000,
     ).catch(async (error: unknown) => {
-      const said = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
-      throw new Error(`no end of the upgrade: ${JSON.stringify(seen)}\n${said.stdout}`, { cause: error });
+      const output = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
+      throw new Error(`no end of the upgrade: ${JSON.stringify(seen)}\n${output.stdout}`, { cause: error });
     });
   }
 
@@ -182,8 +182,8 @@ export class InstalledStage {
 
   /** What the agent says of itself, asked without a verb: starting one takes ten times as long. */
   async status(): Promise<Status> {
-    const asked = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
-    return Status.parse(JSON.parse((await this.machine.run(asked)).stdout));
+    const requested = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
+    return Status.parse(JSON.parse((await this.machine.run(requested)).stdout));
   }
 
   async doctor(): Promise<DoctorReport["checks"]> {
@@ -215,8 +215,8 @@ export class InstalledStage {
       const status = await this.status();
       return status.session.state === "online" && status;
     }).catch(async (error: unknown) => {
-      const said = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
-      throw new Error(`the node is not online:\n${said.stdout}`, { cause: error });
+      const output = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
+      throw new Error(`the node is not online:\n${output.stdout}`, { cause: error });
     });
   }
 

@@ -7,6 +7,9 @@ import { makeKeys, signerFrom } from "../../../scripts/packaging/keys.ts";
 import { signJws } from "../../../src/protocol/channel/jws.ts";
 import { MANIFEST_NAME, type ReleaseFile } from "../../../src/protocol/documents/release.ts";
 
+/** What this machine runs. */
+export const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
+
 const ROOT = join(import.meta.dirname, "../../..");
 const run = promisify(execFile);
 
@@ -31,11 +34,11 @@ export class Releases {
   async package(build: string): Promise<Release> {
     const release = this.named(build);
     const script = ["--disable-warning=ExperimentalWarning", join(ROOT, "scripts/package.ts")];
-    const args = ["--arch", "amd64", "--level", "0", "--out", release.dir, "--build", build, "--sign", this.#key];
+    const args = ["--arch", ARCHITECTURE, "--level", "0", "--out", release.dir, "--build", build, "--sign", this.#key];
     await run(process.execPath, [...script, ...args], { cwd: ROOT, timeout: 600_000 });
     const tree = this.#tree(build);
     mkdirSync(tree, { recursive: true });
-    const deb = join(release.dir, `holdfast_${release.version}_amd64.deb`);
+    const deb = join(release.dir, `holdfast_${release.version}_${ARCHITECTURE}.deb`);
     const line = `dpkg-deb --fsys-tarfile '${deb}' | tar -C '${tree}' --strip-components=5 -xf - ./usr/lib/holdfast/base`;
     await run("bash", ["--norc", "-o", "pipefail", "-c", line]);
     return release;
@@ -52,7 +55,7 @@ export class Releases {
     const overlay = join(tree, "overlay.mjs");
     writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
     mkdirSync(dir, { recursive: true });
-    const name = `holdfast-${version}-linux-amd64.tar`;
+    const name = `holdfast-${version}-linux-${ARCHITECTURE}.tar`;
     // Without compression, which would take longer than the rest.
     await run("tar", ["-C", tree, "--owner=0", "--group=0", "-cf", join(dir, name), ...readdirSync(tree)]);
     const data = readFileSync(join(dir, name));
@@ -63,7 +66,7 @@ export class Releases {
     const file: ReleaseFile = { name, size: data.length, unpackedSize, sha256 };
     const now = Math.floor(Date.now() / 1000);
     const times = { iat: now - 60, exp: now + 86_400, minVersion: "0.1.00000000-0000" };
-    const claims = { product: "holdfast" as const, version, build, ...times, files: { amd64: file } };
+    const claims = { product: "holdfast" as const, version, build, ...times, files: { [ARCHITECTURE]: file } };
     const line = await signJws("holdfast-release+jwt", claims, await signerFrom(this.#key));
     writeFileSync(join(dir, MANIFEST_NAME), `${line}\n`);
     return { dir, version };
@@ -73,7 +76,7 @@ export class Releases {
   async deb(base: Release, { version }: Release, build: string): Promise<void> {
     const { dir } = this.named(build);
     const tree = join(dir, "deb");
-    const name = (of: string): string => `holdfast_${of}_amd64.deb`;
+    const name = (of: string): string => `holdfast_${of}_${ARCHITECTURE}.deb`;
     await run("dpkg-deb", ["--raw-extract", join(base.dir, name(base.version)), tree]);
     cpSync(this.#tree(build), join(tree, "usr/lib/holdfast/base"), { recursive: true });
     const control = join(tree, "DEBIAN/control");

@@ -14,7 +14,7 @@ import { localAgent } from "../../../src/upgrade/local-agent.ts";
 import { runAlone } from "../../../src/upgrade/main.ts";
 import { hostProbe } from "../../../src/upgrade/probe.ts";
 import { requestBox } from "../../../src/upgrade/request-box.ts";
-import { passGate } from "../gate.ts";
+import { waitForTracer } from "../wait-for-tracer.ts";
 
 const Work = z.object({
   run: z.string(),
@@ -52,11 +52,11 @@ const versions = hostVersions({
   directories: hostDirectories(),
   signal: ending.signal,
 });
-const asked = (what: string): Promise<void> => {
+const requested = (what: string): Promise<void> => {
   writeFileSync(join(run, what), "");
   return Promise.resolve();
 };
-if (work.isTraced) await passGate();
+if (work.isTraced) await waitForTracer();
 try {
   process.exitCode = await runAlone(
     {
@@ -75,13 +75,13 @@ try {
         return version;
       },
       services: {
-        restartAgent: () => asked("restart"),
+        restartAgent: () => requested("restart"),
         startAgent: () => Promise.resolve(),
         updateSystem: async () => {
-          await asked("system-updated");
+          await requested("system-updated");
           return true;
         },
-        succeedOverlay: () => asked("overlay-succeeded"),
+        succeedOverlay: () => requested("overlay-succeeded"),
       },
       agent: localAgent(run),
       isChangeLeft: () => Promise.resolve(false),

@@ -257,7 +257,7 @@ export class UpgradeStage {
   }
 
   /** Returns the number of polls of agents. */
-  looks(): number {
+  pollCount(): number {
     return statSync(join(this.run, "looks"), { throwIfNoEntry: false })?.size ?? 0;
   }
 

@@ -74,7 +74,7 @@ describe("the log", () => {
       clock,
     });
     const session = log.child({ component: "session" });
-    for (let i = 0; i < 250; i += 1) session.warn({ attempt: i, said: '","msg":"other' }, "the session ended");
+    for (let i = 0; i < 250; i += 1) session.warn({ attempt: i, output: '","msg":"other' }, "the session ended");
     for (let i = 0; i < 3; i += 1) log.warn("the session ended");
     for (let i = 0; i < 1200; i += 1) log.debug({ step: i }, "step");
     expect(written).toHaveLength(100 + 3 + 1000);

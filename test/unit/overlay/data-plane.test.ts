@@ -12,7 +12,7 @@ async function talking(port: number, from?: string) {
   return {
     ...client,
     /** Reports whether it still works. */
-    async goesOn(): Promise<boolean> {
+    async continues(): Promise<boolean> {
       const before = client.text().length;
       client.socket.write("b");
       await waitFor("an answer or an end", () => client.text().length > before || client.fate() !== undefined);
@@ -29,7 +29,7 @@ describe("a new table", () => {
     await rig.apply([aListener(stays, target), aListener(goes, target)]);
     const [kept, dropped] = [await talking(stays), await talking(goes)];
     await rig.apply([aListener(stays, target, { bitsPerSecond: 1e9, maxFlows: 5 }), aListener(comes, target)]);
-    expect(await kept.goesOn()).toBe(true);
+    expect(await kept.continues()).toBe(true);
     await waitFor("the removed one's flow is reset", () => dropped.fate() === "ECONNRESET");
     await talking(comes);
     const late = aClient(goes);
@@ -45,7 +45,7 @@ describe("a new table", () => {
     const [one, two] = [await talking(port, "127.0.0.1"), await talking(port, "127.0.0.2")];
     await rig.apply([aListener(port, target, { sources: ["127.0.0.2"] })]);
     await waitFor("the first is reset", () => one.fate() === "ECONNRESET");
-    expect(await two.goesOn()).toBe(true);
+    expect(await two.continues()).toBe(true);
     expect(rig.counters().errors).toEqual({ "source-not-permitted": 1 });
   });
 
@@ -56,7 +56,7 @@ describe("a new table", () => {
     await rig.apply([aListener(port, target, { addresses: ["127.0.0.1", "127.0.0.3"] })]);
     const client = await talking(port);
     await rig.apply([aListener(port, target, { key: "tcp:lo:2", addresses: ["127.0.0.3", "127.0.0.4"] })]);
-    expect(await client.goesOn()).toBe(true);
+    expect(await client.continues()).toBe(true);
     expect(rig.plane.listeners()).toMatchObject([{ key: "tcp:lo:2", addresses: ["127.0.0.3", "127.0.0.4"] }]);
     await rig.apply([aListener(port, other, { key: "tcp:lo:2", addresses: ["127.0.0.3", "127.0.0.4"] })]);
     await waitFor("the flow is reset", () => client.fate() === "ECONNRESET");
@@ -71,7 +71,7 @@ describe("a new table", () => {
     await rig.apply([listener], [aService("s", target)]);
     const first = await talking(port);
     await rig.apply([listener], [aService("s", target, { connectTimeoutMs: 77 })]);
-    expect(await first.goesOn()).toBe(true);
+    expect(await first.continues()).toBe(true);
     await rig.apply([listener], [aService("s", other)]);
     await waitFor("the first is reset", () => first.fate() === "ECONNRESET");
     const second = await talking(port);
@@ -94,14 +94,14 @@ describe("a new table", () => {
 });
 
 it("reports once that the overlay is in use, with the first flow", async () => {
-  let told = 0;
-  const rig = planeRig({ onFirstFlow: () => (told += 1) });
+  let reported = 0;
+  const rig = planeRig({ onFirstFlow: () => (reported += 1) });
   const port = await freePort();
   await rig.apply([aListener(port, await aServer(echo))]);
-  expect(told).toBe(0);
+  expect(reported).toBe(0);
   await talking(port);
   await talking(port);
-  expect(told).toBe(1);
+  expect(reported).toBe(1);
 });
 
 describe("a listener that cannot be bound", () => {
@@ -179,7 +179,7 @@ describe("health checks", () => {
     const running = await talking(listenerPort);
     backend.close();
     await waitFor("down", () => rig.plane.services()[0]?.state === "down");
-    expect(await running.goesOn()).toBe(true);
+    expect(await running.continues()).toBe(true);
     const refused = aClient(listenerPort);
     await waitFor("the reset", () => refused.fate() === "ECONNRESET");
     expect(rig.counters().refusals).toEqual({ "service-down": 1 });

@@ -58,36 +58,36 @@ describe("reports on the mesh", () => {
       tookMs += 20;
       return reading;
     });
-    const told = subscriber();
-    reports.deliverTo(told.peer);
+    const reported = subscriber();
+    reports.deliverTo(reported.peer);
     for (let ms = 0; ms < 5000; ms += 50) {
       reports.changed();
       await clock.advance(50);
     }
     // One after the first tenth of a second, and then one a second.
-    expect(told.notices).toHaveLength(5);
+    expect(reported.notices).toHaveLength(5);
   });
 
   it("send states at most every tenth of a second, and none with an answer only", async () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
-    const told = subscriber();
+    const reported = subscriber();
     reports.changed();
-    reports.deliverTo(told.peer);
+    reports.deliverTo(reported.peer);
     for (let i = 0; i < 50; i += 1) {
       reports.changed();
       await clock.advance(10);
     }
-    expect(told.notices.length).toBeGreaterThan(3);
-    expect(told.notices.length).toBeLessThanOrEqual(5);
-    expect(told.notices[0]).toEqual({
+    expect(reported.notices.length).toBeGreaterThan(3);
+    expect(reported.notices.length).toBeLessThanOrEqual(5);
+    expect(reported.notices[0]).toEqual({
       method: "mesh.changed",
       params: { paths: [], clients: [], server: STATE.server },
     });
     reports.changed();
     reports.deliverTo(undefined);
     await clock.advance(1000);
-    expect(told.notices.length).toBeLessThanOrEqual(5);
+    expect(reported.notices.length).toBeLessThanOrEqual(5);
     reports.close();
   });
 
@@ -95,15 +95,15 @@ describe("reports on the mesh", () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
     for (let i = 0; i < 1200; i += 1) reports.events([event(i)]);
-    const told = subscriber();
-    reports.deliverTo(told.peer);
-    expect(told.events().map(({ at }) => at)).toEqual(Array.from({ length: 1000 }, (_, i) => i + 200));
-    expect(told.notices.every(({ params }) => (params as { events: [] }).events.length <= 500)).toBe(true);
+    const reported = subscriber();
+    reports.deliverTo(reported.peer);
+    expect(reported.events().map(({ at }) => at)).toEqual(Array.from({ length: 1000 }, (_, i) => i + 200));
+    expect(reported.notices.every(({ params }) => (params as { events: [] }).events.length <= 500)).toBe(true);
     reports.events([event(2000)]);
-    expect(told.events().at(-1)?.at).toBe(2000);
+    expect(reported.events().at(-1)?.at).toBe(2000);
     reports.deliverTo(undefined);
-    reports.deliverTo(told.peer);
-    expect(told.events()).toHaveLength(1001);
+    reports.deliverTo(reported.peer);
+    expect(reported.events()).toHaveLength(1001);
   });
 
   it("buffer round trips of the last day, within a limit", () => {
@@ -112,9 +112,9 @@ describe("reports on the mesh", () => {
     const now = clock.now();
     reports.buckets([bucket(now - 25 * 3_600_000), bucket(now - 23 * 3_600_000)]);
     reports.buckets(Array.from({ length: 20_000 }, (_, i) => bucket(now + i)));
-    const told = subscriber();
-    reports.deliverTo(told.peer);
-    expect(told.buckets()).toHaveLength(14_400);
-    expect(told.buckets().at(-1)?.time).toBe(now + 19_999);
+    const reported = subscriber();
+    reports.deliverTo(reported.peer);
+    expect(reported.buckets()).toHaveLength(14_400);
+    expect(reported.buckets().at(-1)?.time).toBe(now + 19_999);
   });
 });

@@ -5,7 +5,7 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { tempDir } from "../../support/temp-dir.ts";
 import {
-  carryOut,
+  runJob,
   downloadJob,
   filesIn,
   rawServer,
@@ -26,30 +26,33 @@ const stored = (root: string): Buffer => readFileSync(join(root, "images/file.im
 async function download(answer: Parameters<typeof rawServer>[0], wishes: JobWishes = {}) {
   const root = tempDir();
   const server = await rawServer(answer);
-  return { root, server, ...(await carryOut(downloadJob(root, server.url, wishes))) };
+  return { root, server, ...(await runJob(downloadJob(root, server.url, wishes))) };
 }
 
 describe("a download", () => {
   test("stores the complete file under its name, and returns its hash", async () => {
     const { root, server, end } = await download(
-      (asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY),
+      (requested) => reply(requested, "200 OK", { "content-length": BODY.length }, BODY),
       { algo: "SHA-256" },
     );
     expect(end).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
     expect(stored(root).equals(BODY)).toBe(true);
     expect(filesIn(root)).toEqual(["file.img"]);
-    expect(server.asked[0]?.line).toBe("GET /file?token=secret HTTP/1.1");
-    expect(server.asked[0]?.headers).toMatchObject({ host: `127.0.0.1:${server.port}`, "accept-encoding": "identity" });
+    expect(server.requested[0]?.line).toBe("GET /file?token=secret HTTP/1.1");
+    expect(server.requested[0]?.headers).toMatchObject({
+      host: `127.0.0.1:${server.port}`,
+      "accept-encoding": "identity",
+    });
   });
 
   test.each(["MD5", "SHA1", "SHA-256"] as const)("computes %s", async (algo) => {
     const hash = createHash(algo.replace("-", "")).update(BODY).digest("hex").toUpperCase();
-    const answer = await download((asked) => reply(asked, "200 OK", {}, BODY), { algo, hash });
+    const answer = await download((requested) => reply(requested, "200 OK", {}, BODY), { algo, hash });
     expect(answer.end).toEqual({ is: "done", bytes: BODY.length, hash: hash.toLowerCase() });
   });
 
   test("with a wrong hash leaves nothing", async () => {
-    const { root, end } = await download((asked) => reply(asked, "200 OK", {}, BODY), { hash: "0".repeat(64) });
+    const { root, end } = await download((requested) => reply(requested, "200 OK", {}, BODY), { hash: "0".repeat(64) });
     expect(end).toEqual(failed("hash-mismatch", new RegExp(SHA256)));
     expect(filesIn(root)).toEqual([]);
   });
@@ -65,7 +68,7 @@ describe("a download", () => {
   });
 
   test("accepts an empty file", async () => {
-    const { root, end } = await download((asked) => reply(asked, "200 OK", { "content-length": 0 }));
+    const { root, end } = await download((requested) => reply(requested, "200 OK", { "content-length": 0 }));
     expect(end).toEqual({ is: "done", bytes: 0 });
     expect(stored(root).length).toBe(0);
   });
@@ -82,28 +85,28 @@ describe("a download", () => {
   ])("refuses %s", async (_what, rest, code) => {
     const { root, end, server } = await download(({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(end).toMatchObject({ is: "failed", code });
-    expect(server.asked.length).toBe(1);
+    expect(server.requested.length).toBe(1);
     expect(filesIn(root)).toEqual([]);
   });
 
   test("refuses compressed data before a byte of it is stored", async () => {
     const bomb = gzipSync(Buffer.alloc(1_000_000));
-    const { root, end } = await download((asked) =>
-      reply(asked, "200 OK", { "content-encoding": "gzip", "content-length": bomb.length }, bomb),
+    const { root, end } = await download((requested) =>
+      reply(requested, "200 OK", { "content-encoding": "gzip", "content-length": bomb.length }, bomb),
     );
     expect(end).toEqual(failed("bad-encoding", /compressed/));
     expect(filesIn(root)).toEqual([]);
   });
 
   test("of a missing file is not retried, and shows no secret part of its address", async () => {
-    const { server, end } = await download((asked) => reply(asked, "404 Not Found", {}));
+    const { server, end } = await download((requested) => reply(requested, "404 Not Found", {}));
     expect(end).toEqual(failed("refused", /^http:\/\/127\.0\.0\.1:\d+\/file\?… answered 404$/));
-    expect(server.asked.length).toBe(1);
+    expect(server.requested.length).toBe(1);
   });
 
   test("refuses an unrequested part of a file", async () => {
-    const { end } = await download((asked) =>
-      reply(asked, "206 Partial Content", { "content-range": "bytes 0-1/2", "content-length": 2 }, "ab"),
+    const { end } = await download((requested) =>
+      reply(requested, "206 Partial Content", { "content-range": "bytes 0-1/2", "content-length": 2 }, "ab"),
     );
     expect(end).toEqual(failed("refused", /206/));
   });
@@ -111,24 +114,24 @@ describe("a download", () => {
 
 describe("after a temporary failure", () => {
   test("retries three times, with backoff", async () => {
-    const { server, events, end, pauses } = await download((asked) => reply(asked, "503 Unavailable", {}));
+    const { server, events, end, pauses } = await download((requested) => reply(requested, "503 Unavailable", {}));
     expect(end).toEqual(failed("busy", /503/));
-    expect(server.asked.length).toBe(4);
+    expect(server.requested.length).toBe(4);
     expect(pauses).toEqual([1000, 2000, 4000]);
     expect(events.slice(0, 3).map(({ is }) => is)).toEqual(["retry", "retry", "retry"]);
   });
 
   test("waits as long as the server asks, and at most a minute", async () => {
-    const { end, pauses } = await download((asked, number) => {
-      if (number === 2) reply(asked, "200 OK", { "content-length": 2 }, "ok");
-      else reply(asked, number === 0 ? "429 Slow Down" : "408 Timeout", { "retry-after": number === 0 ? 7 : 3600 });
+    const { end, pauses } = await download((requested, number) => {
+      if (number === 2) reply(requested, "200 OK", { "content-length": 2 }, "ok");
+      else reply(requested, number === 0 ? "429 Slow Down" : "408 Timeout", { "retry-after": number === 0 ? 7 : 3600 });
     });
     expect(end).toEqual({ is: "done", bytes: 2 });
     expect(pauses).toEqual([7000, 60_000]);
   });
 
   test("accepts a body that ends with its connection only by its hash, since it could have been cut off", async () => {
-    const answer = (asked: Asked): void => reply(asked, "200 OK", {}, BODY);
+    const answer = (requested: Asked): void => reply(requested, "200 OK", {}, BODY);
     const { root, end } = await download(answer);
     expect(end).toMatchObject({ is: "failed", code: "bad-answer", message: expect.stringContaining("hash") as string });
     expect(filesIn(root)).toEqual([]);
@@ -137,16 +140,16 @@ describe("after a temporary failure", () => {
 
   test("resumes where it was cut off, when the source is unchanged", async () => {
     const { root, server, end } = await download(
-      (asked, number) => {
+      (requested, number) => {
         const headers = { etag: '"v1"', "accept-ranges": "bytes" };
         if (number === 0) {
-          reply(asked, "200 OK", { ...headers, "content-length": BODY.length }, BODY.subarray(0, 300_000));
+          reply(requested, "200 OK", { ...headers, "content-length": BODY.length }, BODY.subarray(0, 300_000));
         } else {
-          const from = Number(/bytes=(\d+)-/.exec(asked.headers["range"] ?? "")?.[1]);
+          const from = Number(/bytes=(\d+)-/.exec(requested.headers["range"] ?? "")?.[1]);
           const range = `bytes ${from}-${BODY.length - 1}/${BODY.length}`;
           const rest = BODY.subarray(from);
           reply(
-            asked,
+            requested,
             "206 Partial Content",
             { ...headers, "content-range": range, "content-length": rest.length },
             rest,
@@ -156,18 +159,18 @@ describe("after a temporary failure", () => {
       { algo: "SHA-256" },
     );
     expect(end).toEqual({ is: "done", bytes: BODY.length, hash: SHA256 });
-    expect(server.asked[1]?.headers).toMatchObject({ range: "bytes=300000-", "if-range": '"v1"' });
+    expect(server.requested[1]?.headers).toMatchObject({ range: "bytes=300000-", "if-range": '"v1"' });
     expect(stored(root).equals(BODY)).toBe(true);
   });
 
   test("requests by Last-Modified if there is no strong ETag", async () => {
     const lastModified = "Thu, 01 Jan 2026 00:00:00 GMT";
-    const { server, end } = await download((asked, number) => {
+    const { server, end } = await download((requested, number) => {
       const headers = { etag: 'W/"v1"', "last-modified": lastModified, date: "Thu, 01 Jan 2026 00:01:00 GMT" };
-      if (number === 0) reply(asked, "200 OK", { ...headers, "content-length": 4 }, "ab");
-      else reply(asked, "206 Partial", { ...headers, "content-range": "bytes 2-3/4", "content-length": 2 }, "cd");
+      if (number === 0) reply(requested, "200 OK", { ...headers, "content-length": 4 }, "ab");
+      else reply(requested, "206 Partial", { ...headers, "content-range": "bytes 2-3/4", "content-length": 2 }, "cd");
     });
-    expect(server.asked[1]?.headers).toMatchObject({ range: "bytes=2-", "if-range": lastModified });
+    expect(server.requested[1]?.headers).toMatchObject({ range: "bytes=2-", "if-range": lastModified });
     expect(end).toEqual({ is: "done", bytes: 4 });
   });
 
@@ -179,11 +182,11 @@ describe("after a temporary failure", () => {
       { date: "Thu, 01 Jan 2026 00:00:00 GMT", "last-modified": "Thu, 01 Jan 2026 00:00:00 GMT" },
     ],
   ])("starts again when %s", async (_what, headers) => {
-    const { root, server, end } = await download((asked, number) =>
-      reply(asked, "200 OK", { ...headers, "content-length": 4 }, number === 0 ? "ab" : "wxyz"),
+    const { root, server, end } = await download((requested, number) =>
+      reply(requested, "200 OK", { ...headers, "content-length": 4 }, number === 0 ? "ab" : "wxyz"),
     );
     expect(end).toEqual({ is: "done", bytes: 4 });
-    expect(server.asked[1]?.headers).not.toHaveProperty("range");
+    expect(server.requested[1]?.headers).not.toHaveProperty("range");
     expect(stored(root).toString()).toBe("wxyz");
   });
 
@@ -197,50 +200,56 @@ describe("after a temporary failure", () => {
     ["the range is of another version", "206 Partial", { etag: '"v2"', "content-range": "bytes 2-3/4" }, 3],
     ["the range is not told", "206 Partial", { "content-length": 2 }, 3],
   ])("starts again when %s", async (_what, status, headers, requests) => {
-    const { root, server, end } = await download((asked, number) => {
-      if (number === 0) reply(asked, "200 OK", { etag: '"v1"', "content-length": 4 }, "ab");
-      else if (number === 1) reply(asked, status, headers, status.startsWith("200") ? "wxyz" : "");
-      else reply(asked, "200 OK", { etag: '"v2"', "content-length": 4 }, "wxyz");
+    const { root, server, end } = await download((requested, number) => {
+      if (number === 0) reply(requested, "200 OK", { etag: '"v1"', "content-length": 4 }, "ab");
+      else if (number === 1) reply(requested, status, headers, status.startsWith("200") ? "wxyz" : "");
+      else reply(requested, "200 OK", { etag: '"v2"', "content-length": 4 }, "wxyz");
     });
     expect(end).toEqual({ is: "done", bytes: 4 });
-    expect(server.asked.length).toBe(requests);
-    expect(server.asked[2]?.headers ?? {}).not.toHaveProperty("range");
+    expect(server.requested.length).toBe(requests);
+    expect(server.requested[2]?.headers ?? {}).not.toHaveProperty("range");
     expect(stored(root).toString()).toBe("wxyz");
   });
 
   test("refuses more than was announced", async () => {
-    const { root, server, end } = await download((asked) =>
-      reply(asked, "200 OK", { etag: '"v1"', "content-length": 4 }, "abcdef"),
+    const { root, server, end } = await download((requested) =>
+      reply(requested, "200 OK", { etag: '"v1"', "content-length": 4 }, "abcdef"),
     );
     expect(end).toMatchObject({ is: "failed", code: "bad-length" });
-    expect(server.asked.map(({ headers }) => headers["range"])).toEqual([undefined, undefined, undefined, undefined]);
+    expect(server.requested.map(({ headers }) => headers["range"])).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
     expect(filesIn(root)).toEqual([]);
   });
 
   test("fails when the connection always ends early", async () => {
-    const { root, end } = await download((asked) => reply(asked, "200 OK", { "content-length": 4 }, "ab"));
+    const { root, end } = await download((requested) => reply(requested, "200 OK", { "content-length": 4 }, "ab"));
     expect(end).toMatchObject({ is: "failed", code: "cut-off" });
     expect(filesIn(root)).toEqual([]);
   });
 
   test("fails when chunks end without their last one", async () => {
-    const { end } = await download((asked) =>
-      reply(asked, "200 OK", { "transfer-encoding": "chunked" }, "2\r\nab\r\n"),
+    const { end } = await download((requested) =>
+      reply(requested, "200 OK", { "transfer-encoding": "chunked" }, "2\r\nab\r\n"),
     );
     expect(end).toMatchObject({ is: "failed", code: "cut-off" });
   });
 });
 
 describe("redirects", () => {
-  const to = (location: string) => download((asked) => reply(asked, "302 Found", { location, "content-length": 0 }));
+  const to = (location: string) =>
+    download((requested) => reply(requested, "302 Found", { location, "content-length": 0 }));
 
   test("are followed, relative ones too", async () => {
-    const { server, end } = await download((asked, number) => {
-      if (number === 0) reply(asked, "307 Over There", { location: "other?x=1#y" });
-      else reply(asked, "200 OK", { "content-length": 2 }, "ok");
+    const { server, end } = await download((requested, number) => {
+      if (number === 0) reply(requested, "307 Over There", { location: "other?x=1#y" });
+      else reply(requested, "200 OK", { "content-length": 2 }, "ok");
     });
     expect(end).toEqual({ is: "done", bytes: 2 });
-    expect(server.asked[1]?.line).toBe("GET /other?x=1 HTTP/1.1");
+    expect(server.requested[1]?.line).toBe("GET /other?x=1 HTTP/1.1");
   });
 
   test.each([
@@ -259,6 +268,6 @@ describe("redirects", () => {
   test("are followed five times at most", async () => {
     const { end, server } = await to("/again");
     expect(end).toMatchObject({ is: "failed", code: "bad-redirect" });
-    expect(server.asked.length).toBe(6);
+    expect(server.requested.length).toBe(6);
   });
 });

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { testCertificate } from "../../support/certificates.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-import { carryOut, downloadJob } from "../../support/data-store/transfer-rig.ts";
+import { runJob, downloadJob } from "../../support/data-store/transfer-rig.ts";
 
 test.each([{}, { maxBytesPerSecond: 50_000_000 }])(
   "receives a complete file over TLS with the limits %j",
@@ -26,7 +26,7 @@ test.each([{}, { maxBytesPerSecond: 50_000_000 }])(
     });
     const root = tempDir();
     const { port } = server.address() as AddressInfo;
-    const { events, end } = await carryOut(downloadJob(root, `https://127.0.0.1:${port}/`, { limits }));
+    const { events, end } = await runJob(downloadJob(root, `https://127.0.0.1:${port}/`, { limits }));
     expect(end).toEqual({ is: "done", bytes: body.length });
     expect(events.some(({ is }) => is === "retry")).toBe(false);
     expect(readFileSync(join(root, "images/file.img")).equals(body)).toBe(true);

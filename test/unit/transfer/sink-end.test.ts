@@ -19,11 +19,11 @@ async function stage() {
     part.discard();
     store.close();
   });
-  const asked: (() => void)[] = [];
+  const requested: (() => void)[] = [];
   const synced: number[] = [];
   const sink = new Sink({
     part,
-    space: () => new Promise((resolve) => asked.push(() => resolve(SPACE))),
+    space: () => new Promise((resolve) => requested.push(() => resolve(SPACE))),
     limits: { maxBytes: 1000, reserveRatio: 0 },
     clock,
     algo: undefined,
@@ -34,29 +34,29 @@ async function stage() {
   });
   sink.isResumable = true;
   sink.append(Buffer.from("12345"), 0, 5);
-  asked.shift()?.();
+  requested.shift()?.();
   await settle();
-  return { sink, part, clock, asked, synced };
+  return { sink, part, clock, requested, synced };
 }
 
 test("reports what is on the disk at intervals", async () => {
-  const { clock, asked, synced, sink } = await stage();
+  const { clock, requested, synced, sink } = await stage();
   await clock.advance(2000);
-  asked[0]?.();
-  await waitFor("it is told", () => synced.length === 1);
+  requested[0]?.();
+  await waitFor("it is reported", () => synced.length === 1);
   expect(synced).toEqual([5]);
   sink.close();
 });
 
 test("does not report what reaches the disk after the end, which has the total", async () => {
-  const { sink, part, clock, asked, synced } = await stage();
+  const { sink, part, clock, requested, synced } = await stage();
   await clock.advance(2000);
-  expect(asked).toHaveLength(1);
+  expect(requested).toHaveLength(1);
   sink.close();
-  asked[0]?.();
+  requested[0]?.();
   // A sync that started before these has ended after them.
   for (let n = 0; n < 20; n += 1) await datasync(part.fd);
   await clock.advance(10_000);
   expect(synced).toEqual([]);
-  expect(asked).toHaveLength(1);
+  expect(requested).toHaveLength(1);
 });

@@ -139,7 +139,7 @@ test("a verifier that was stopped for hours counts no more than one poll against
 test("forgets short failures in a long wait, and not long ones with short waits between them", () => {
   const waits: Observation = { ...GOOD, session: "missing", controlPlane: "unreached" };
   const fails: Observation = { ...GOOD, agent: "silent" };
-  const comesOf = (failMs: number, waitMs: number): Verdict["is"] => {
+  const resultOf = (failMs: number, waitMs: number): Verdict["is"] => {
     let state = beginJudging(0);
     let verdict: Verdict = { is: "open" };
     for (let now = 0; now < DAY_MS && verdict.is === "open"; now += STEP_MS) {
@@ -148,8 +148,8 @@ test("forgets short failures in a long wait, and not long ones with short waits 
     }
     return verdict.is;
   };
-  expect(comesOf(30_000, 600_000)).toBe("open");
-  expect(comesOf(60_000, 300_000)).toBe("failed");
+  expect(resultOf(30_000, 600_000)).toBe("open");
+  expect(resultOf(60_000, 300_000)).toBe("failed");
 });
 
 describe("a version without the session of the baseline", () => {

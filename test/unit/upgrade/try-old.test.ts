@@ -23,7 +23,7 @@ async function tried({ session, fault, signal = new AbortController().signal }: 
   const clock = new FakeClock();
   clock.sleep = (ms, limit) => (limit?.aborted === true ? Promise.reject(new Error("over")) : clock.advance(ms));
   const done: string[] = [];
-  const said: string[] = [];
+  const output: string[] = [];
   const begun = clock.elapsed();
   let isAside = false;
   const seen: boolean[] = [];
@@ -60,13 +60,13 @@ async function tried({ session, fault, signal = new AbortController().signal }: 
       agent: { view: () => Promise.resolve(view()), poke: () => Promise.resolve() },
       clock,
       limits: LIMITS,
-      print: (line) => void said.push(line),
+      print: (line) => void output.push(line),
     },
     { version: NEW, onSeen },
     signal,
   ).catch((error: unknown) => String(error));
   expect(seen).toEqual(typeof end === "boolean" ? [end] : []);
-  return { end, done, said, seconds: Math.round((clock.elapsed() - begun) / 1000) };
+  return { end, done, output, seconds: Math.round((clock.elapsed() - begun) / 1000) };
 }
 
 const NOTHING: AgentView = {
@@ -89,7 +89,7 @@ const BACK_S = LIMITS.backMs / 1000;
 
 test("an old version that has its session for a while did better, and hands over again", async () => {
   const late = (ms: number): Session | undefined => (ms < 5000 ? undefined : ms < 20_000 ? WAITING : ONLINE);
-  expect(await tried({ session: late })).toEqual({ end: true, done: TURN, said: [], seconds: 20 + SETTLE_S });
+  expect(await tried({ session: late })).toEqual({ end: true, done: TURN, output: [], seconds: 20 + SETTLE_S });
 });
 
 test.each([
@@ -120,7 +120,7 @@ test("an old version that never answers proves nothing", async () => {
 test("restores a version that cannot be replaced or started", async () => {
   const disk = await tried({ session: () => ONLINE, fault: "disk" });
   expect(disk).toMatchObject({ end: undefined, done: ["back"], seconds: 0 });
-  expect(disk.said).toEqual(["cannot try the old version: no space left"]);
+  expect(disk.output).toEqual(["cannot try the old version: no space left"]);
   const manager = await tried({ session: () => ONLINE, fault: "manager" });
   expect(manager).toMatchObject({ end: undefined, done: ["aside", "restart", "back"] });
 });

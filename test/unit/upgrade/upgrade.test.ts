@@ -31,7 +31,7 @@ const LIMITS = {
 interface Rig {
   readonly deps: UpgradeDeps;
   readonly path: string;
-  readonly said: string[];
+  readonly output: string[];
   /** The report of the answering agent; undefined without one. */
   view: Partial<AgentView> | undefined;
   isFull: boolean;
@@ -59,7 +59,7 @@ function rig(): Rig {
   lay(join(root, "lib/base"), OLD);
   const files = hostFiles();
   const signal = AbortSignal.timeout(120_000);
-  const print = (line: string): void => void made.said.push(line);
+  const print = (line: string): void => void made.output.push(line);
   const packagePath = join(root, "lib");
   const full: typeof files = {
     ...files,
@@ -102,7 +102,7 @@ function rig(): Rig {
   const made: Rig = {
     deps,
     path,
-    said: [],
+    output: [],
     view: {},
     isFull: false,
     isLeft: false,

@@ -10,6 +10,7 @@ import { LIMITS } from "../../../src/upgrade/main.ts";
 import type { Standing } from "../../../src/protocol/channel/standing.ts";
 import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
 import { watch, type Trial } from "../../../src/upgrade/watch.ts";
+import { atOnce } from "../../support/at-once.ts";
 import { aControlPlane } from "../../support/control-plane/answering-control-plane.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -38,7 +39,7 @@ const withSession = (session: Answers["status"]["session"]): Answers => ({
 const baseline = baselineOf(viewOf(answers), { session: "wss://cp", pins: [] });
 
 /** Returns the result for a version with constant answers, within a day; undefined if there is none. */
-async function comesOf(
+async function resultOf(
   view: AgentView | undefined,
   reached: {
     readonly controlPlane?: Standing;
@@ -48,21 +49,21 @@ async function comesOf(
   } = {},
 ): Promise<{
   readonly end: Failing | "healthy" | undefined;
-  readonly asked: readonly string[];
+  readonly requested: readonly string[];
   readonly times: number;
   readonly minutes: number;
   /** The minutes at which the old version was compared. */
   readonly turns: readonly number[];
 }> {
   const clock = new FakeClock();
-  const asked: string[] = [];
+  const requested: string[] = [];
   const probe: Probe = {
     controlPlane({ session }) {
-      asked.push(session);
+      requested.push(session);
       return Promise.resolve(reached.controlPlane ?? "unreached");
     },
     gateway(paths) {
-      asked.push(...paths.map(({ host }) => host));
+      requested.push(...paths.map(({ host }) => host));
       return Promise.resolve(reached.gateway ?? false);
     },
   };
@@ -89,31 +90,31 @@ async function comesOf(
   ending.abort(new Error("over"));
   await clock.advance(3000);
   await watching;
-  return { end: ends[0], asked: [...new Set(asked)], times: asked.length, minutes, turns };
+  return { end: ends[0], requested: [...new Set(requested)], times: requested.length, minutes, turns };
 }
 
 test("what works as before is healthy, without further requests", async () => {
-  expect(await comesOf(viewOf(answers))).toMatchObject({ end: "healthy", asked: [] });
+  expect(await resultOf(viewOf(answers))).toMatchObject({ end: "healthy", requested: [] });
 });
 
 test("a session without an accepted heartbeat does not count", async () => {
   const silent = viewOf(withSession({ state: "online" }));
-  expect(await comesOf(silent, { controlPlane: "admitting" })).toMatchObject({
+  expect(await resultOf(silent, { controlPlane: "admitting" })).toMatchObject({
     end: { code: "no-session" },
-    asked: ["wss://cp"],
+    requested: ["wss://cp"],
   });
-  expect(await comesOf(silent, { controlPlane: "unreached" })).toMatchObject({ end: undefined });
+  expect(await resultOf(silent, { controlPlane: "unreached" })).toMatchObject({ end: undefined });
 });
 
 test("a version reported as another node is to blame only if the same identity would be accepted", async () => {
   const refused = viewOf(withSession({ state: "waiting", reason: { code: "not-authentic" } }));
-  expect(await comesOf(refused, { controlPlane: "admitting" })).toMatchObject({ end: { code: "no-session" } });
-  expect(await comesOf(refused, { controlPlane: "refusing" })).toMatchObject({ end: undefined });
+  expect(await resultOf(refused, { controlPlane: "admitting" })).toMatchObject({ end: { code: "no-session" } });
+  expect(await resultOf(refused, { controlPlane: "refusing" })).toMatchObject({ end: undefined });
 });
 
 test("a version without a session fails if the old version has one, and not if it has none", async () => {
   const dropped = viewOf(withSession({ state: "waiting", reason: { code: "connection-lost" } }));
-  const of = (old: boolean | undefined) => comesOf(dropped, { controlPlane: "admitting", old });
+  const of = (old: boolean | undefined) => resultOf(dropped, { controlPlane: "admitting", old });
   const [better, none, untried] = [await of(true), await of(false), await of(undefined)];
   const failed = { code: "no-session" };
   expect(better).toMatchObject({ end: failed, turns: [10], minutes: 13 });
@@ -124,7 +125,7 @@ test("a version without a session fails if the old version has one, and not if i
 test("a verifier continues an interrupted comparison", async () => {
   const dropped = viewOf(withSession({ state: "waiting", reason: { code: "connection-lost" } }));
   const of = (from: Partial<Trial>, old: boolean | undefined) =>
-    comesOf(dropped, { controlPlane: "admitting", old, from });
+    resultOf(dropped, { controlPlane: "admitting", old, from });
   const end = { code: "no-session" };
   expect(await of({ isAside: true }, true)).toMatchObject({ end, turns: [0], minutes: 3 });
   expect(await of({ isAside: true }, false)).toMatchObject({ end: undefined, turns: [0, 20] });
@@ -133,7 +134,9 @@ test("a verifier continues an interrupted comparison", async () => {
 });
 
 test("requests at most twice a minute from a control plane, by each node of a fleet", async () => {
-  const { times, minutes } = await comesOf(viewOf(withSession({ state: "connecting" })), { controlPlane: "unreached" });
+  const { times, minutes } = await resultOf(viewOf(withSession({ state: "connecting" })), {
+    controlPlane: "unreached",
+  });
   expect(times).toBeGreaterThan(minutes);
   expect(times).toBeLessThanOrEqual(2 * minutes);
 });
@@ -147,7 +150,7 @@ test.each([
   ["server-error", undefined],
   ["connection-closed", "no-session"],
 ])("a session that ended with %s, while the control plane is reachable: %s", async (code, comes) => {
-  const { end } = await comesOf(viewOf(withSession({ state: "waiting", reason: { code } })), {
+  const { end } = await resultOf(viewOf(withSession({ state: "waiting", reason: { code } })), {
     controlPlane: "admitting",
   });
   expect(typeof end === "object" ? end.code : end).toBe(comes);
@@ -156,14 +159,14 @@ test.each([
 test("does not miss a gateway unreachable for all, and misses one reachable for others", async () => {
   const gateways = { gateways: [{ uid: UID, name: "g", paths: [{ id: "", state: "down" }] }] };
   const down = viewOf({ ...answers, gateways });
-  expect(await comesOf(down, { gateway: false })).toMatchObject({ end: "healthy", asked: ["192.0.2.1"] });
-  expect(await comesOf(down, { gateway: true })).toMatchObject({ end: { code: "function-lost" } });
+  expect(await resultOf(down, { gateway: false })).toMatchObject({ end: "healthy", requested: ["192.0.2.1"] });
+  expect(await resultOf(down, { gateway: true })).toMatchObject({ end: { code: "function-lost" } });
 });
 
 test("no agent, or another version, is not the expected one", async () => {
-  expect(await comesOf(undefined)).toMatchObject({ end: { code: "not-answering" } });
+  expect(await resultOf(undefined)).toMatchObject({ end: { code: "not-answering" } });
   const other = viewOf({ ...answers, status: { ...answers.status, build: "20260101-000000.abc" } });
-  expect(await comesOf(other)).toMatchObject({ end: { message: "the agent of another version answers" } });
+  expect(await resultOf(other)).toMatchObject({ end: { message: "the agent of another version answers" } });
 });
 
 const { signal } = new AbortController();
@@ -194,7 +197,9 @@ test.each([200, 302, 401, 403, 404, 407, 426, 429, 500, 503] as const)(
   },
 );
 
-test.each(["other words", "no JSON", "closes"] as const)("nor would one with: %s", async (how) => {
-  const { port } = await aControlPlane(how);
-  expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
+test("nor would one with other words, without JSON, or that closes", async () => {
+  await atOnce(["other words", "no JSON", "closes"] as const, String, async (how) => {
+    const { port } = await aControlPlane(how);
+    expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
+  });
 });

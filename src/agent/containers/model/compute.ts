@@ -24,7 +24,7 @@ export interface ContainerStatus {
   readonly savesOutput: boolean;
   readonly state: WorkState;
   readonly since: number;
-  /** Why it does not run: `pull failed: unauthorized`. */
+  /** Reason why it does not run, such as `pull failed: unauthorized`. */
   readonly reason: string | undefined;
   readonly nextAttempt: number | undefined;
   readonly nextRun: number | undefined;

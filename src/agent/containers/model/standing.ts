@@ -15,7 +15,7 @@ export type Goal =
       readonly engineRestarts: boolean;
       /** Earliest start in Unix milliseconds: the definition may be incomplete. */
       readonly heldUntil: number | undefined;
-      /** Why it cannot start now; a running container continues. */
+      /** Reason why it cannot start now; a running container continues. */
       readonly obstacle: string | undefined;
     }
   /** Suspended: stopped, nothing removed. */
@@ -85,7 +85,7 @@ export interface Standing {
   readonly exits: number;
   readonly lastExitCode: number | undefined;
   readonly startedAt: number;
-  /** Why the last start failed, if it is not retried. */
+  /** Reason why the last start failed, if it is not retried. */
   readonly lastFailure: string | undefined;
   /** Code of the machine's condition behind `lastFailure`. */
   readonly failureCode: string | undefined;

@@ -35,6 +35,6 @@ export interface Blueprint {
   readonly privileges: string;
   /** Address on the container network, reserved for the definition. */
   readonly address: string | undefined;
-  /** Why it must not start on the machine as it is now. */
+  /** Reason why it must not start on the machine in its current state. */
   readonly check: () => Promise<string | undefined>;
 }

@@ -19,7 +19,7 @@ export interface WorkView {
   readonly privileges?: string | undefined;
   /** Refused limits of its container, with the reason. */
   readonly refusedLimits?: { readonly limits: string; readonly reason: string } | undefined;
-  /** Why its image could not be compared with the registry at the last start. */
+  /** Reason why its image could not be compared with the registry at the last start. */
   readonly unaskedImage?: { readonly reference: string; readonly reason: string } | undefined;
   /** Changes made to its container at the engine by others. */
   readonly tampered?: Tampered | undefined;

@@ -69,7 +69,7 @@ export class Worker {
   attachment: Attachment | undefined;
   /** Limits that the engine refused for the running container, by hash. */
   refusedLimits: { readonly limits: string; readonly reason: string } | undefined;
-  /** Why its local image could not be compared with the registry at the last start. */
+  /** Reason why its local image could not be compared with the registry at the last start. */
   unaskedImage: { readonly reference: string; readonly reason: string } | undefined;
   /** Out-of-memory kills. */
   oomKills = 0;

@@ -12,7 +12,7 @@ export interface CapsSeen {
         readonly wanted: ResourceLimits;
         readonly actual: ResourceLimits | undefined;
         readonly warnings: readonly string[];
-        /** Why the machine refused the limits; a later attempt may succeed. */
+        /** Reason why the machine refused the limits; a later attempt may succeed. */
         readonly failure?: string;
       }
     | undefined;

@@ -94,7 +94,7 @@ function protocolMatch(protocol: L4Protocol, ports: Acl["ports"]): readonly stri
   return [`${protocol} dport ${first === last ? first : `${first}-${last}`}`];
 }
 
-/** Writes lines that reject in the way of the packet's protocol. */
+/** Returns rules that reject packets: TCP with a reset, other protocols with ICMP `admin-prohibited`. */
 export function rejectLines(match: string, protocol: L4Protocol): readonly string[] {
   const tcp = [match, ...(protocol === "any" ? ["meta l4proto tcp"] : []), "reject with tcp reset"].join(" ").trim();
   const other = `${match} reject with icmpx admin-prohibited`.trim();

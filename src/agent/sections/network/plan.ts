@@ -41,7 +41,7 @@ export interface NetworkPlan {
   /** Issues that keep the change from being confirmed: on the path to the control plane something is removed only once there is a lease. */
   readonly unproven: readonly Issue[];
   /** Paths of values that cannot be evaluated yet. */
-  readonly untold: readonly string[];
+  readonly undetermined: readonly string[];
 }
 
 /** Plans the steps to the desired state; none if they would cut the machine off from its control plane. Pure. */
@@ -50,7 +50,7 @@ export function planNetwork(desired: NetworkDesired, actual: NetworkActual): Net
   const { target, waits, notices } = compiled;
   const { state, carrier } = actual;
   if (cutsOff(state, target, carrier))
-    return { steps: [], waits: [...waits, refusal(desired, actual)], notices, unproven: [], untold: [] };
+    return { steps: [], waits: [...waits, refusal(desired, actual)], notices, unproven: [], undetermined: [] };
   const leases = new Map(
     [...waitingForLease(state, target)].map((link) => [
       link,
@@ -63,7 +63,7 @@ export function planNetwork(desired: NetworkDesired, actual: NetworkActual): Net
     waits: [...waits, ...leases.values()],
     notices,
     unproven: [...leases].flatMap(([link, issue]) => (uplinks.has(link) && isHeld(link, actual) ? [issue] : [])),
-    untold: [],
+    undetermined: [],
   };
 }
 

@@ -158,7 +158,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       ...(passesOn(desired.config) ? actual.forwardDrops.map(dropNotice) : []),
     ],
     unproven: (desired, actual) => planOf(desired, actual).unproven,
-    untold: (desired, actual) => planOf(desired, actual).untold,
+    undetermined: (desired, actual) => planOf(desired, actual).undetermined,
   };
 
   /** After an interrupted or repeated batch some lines are applied already: plan the rest once more. */

@@ -41,7 +41,7 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
     apply: (step, signal) => applyAll([step], signal),
     applyAll,
     waits: waitingServices,
-    untold: unjudgedServices,
+    undetermined: unjudgedServices,
     report: ({ services, health }) => ({
       services: services.size,
       down: [...health.values()].filter(({ state }) => state === "down").length,

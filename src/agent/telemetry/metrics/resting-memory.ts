@@ -11,7 +11,7 @@ export interface Usage {
 export interface RestingMemoryOptions {
   readonly clock: Clock;
   readonly usage: () => Usage;
-  /** Collects garbage and returns free memory to the kernel; blocks the process for about 120 ms. */
+  /** Collects garbage and returns free memory to the kernel; blocks the process for about 50 ms. */
   readonly giveBack: () => void;
 }
 

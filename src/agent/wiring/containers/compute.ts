@@ -20,7 +20,7 @@ import type { NetworkConfig } from "../../../protocol/sections/network/config.ts
 import { DEFAULT_BRIDGE_CIDR } from "../../../protocol/sections/network/fields.ts";
 import { containerNetwork } from "../../containers/model/container-network.ts";
 import type { Compute } from "../../containers/model/compute.ts";
-import { computeFacade } from "../../containers/facade.ts";
+import { containersOf } from "../../containers/containers.ts";
 import { ImageCleaner } from "../../containers/supervision/image-cleaner.ts";
 import { Supervisor } from "../../containers/supervision/supervisor.ts";
 import type { Seen } from "../../containers/supervision/seen.ts";
@@ -176,7 +176,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   });
   const hashKey = keyOf(files, settings.stateDir);
 
-  const compute = computeFacade({
+  const compute = containersOf({
     supervisor,
     startedAt,
     now: () => clock.now(),

@@ -10,7 +10,7 @@ import { standardStreams } from "../../frame/raw-terminal.ts";
 import type { Verb } from "../../frame/verb.ts";
 import { COMMON } from "../../frame/verb-options.ts";
 
-/** Which options belong to which action. */
+/** Options of each action. */
 const OPTIONS: readonly (readonly [option: string, actions: readonly string[]])[] = [
   ["lines", ["logs"]],
   ["follow", ["logs"]],

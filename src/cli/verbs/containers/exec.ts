@@ -6,7 +6,7 @@ import { openStream } from "../../frame/client.ts";
 import type { RawTerminal } from "../../frame/raw-terminal.ts";
 import type { Call } from "../../frame/verb.ts";
 
-/** Command and container; a shell without a command. */
+/** Container and command; without a command, a shell. */
 export interface WantedExec {
   readonly container: string;
   readonly command: readonly string[];
@@ -41,8 +41,8 @@ export async function containersExec(
 }
 
 /**
- * Node leaves the translation of newlines on in raw mode, and a full-screen program there means a line feed alone. Leaving raw mode puts that
- * back too; without stty(1) things look a little worse.
+ * Disables the translation of newlines (OPOST, termios(3)), which Node's raw mode leaves on, because full-screen programs send single line
+ * feeds. Leaving raw mode restores it. A missing stty(1) only affects the display.
  */
 async function leaveNewlines({ clock, signal }: Call): Promise<void> {
   const options = { deadlineMs: STTY_MS, maxOutputBytes: 4096, signal };

@@ -13,7 +13,7 @@ import { COMMON } from "../../frame/verb-options.ts";
 
 const Done = z.looseObject({});
 
-/** Which options belong to which action. */
+/** Options of each action. */
 const OPTIONS: readonly (readonly [option: string, actions: readonly string[]])[] = [
   ["detach", ["get", "put"]],
   ["sha256", ["get"]],

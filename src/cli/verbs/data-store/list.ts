@@ -20,7 +20,7 @@ export async function dataStoreList(call: Call, path: string | undefined): Promi
   return "ok";
 }
 
-/** The tree with sizes, a line for each entry, and a hint where not everything is shown. Pure. */
+/** Formats the tree with sizes, a line for each entry, and a hint if entries are omitted. Pure. */
 function listText({ files }: DataStoreListing, paint: Paint): string {
   const rows = [...rowsOf(files, 0, paint)];
   if (rows.length === 0) return "it is empty\n";

@@ -40,7 +40,7 @@ export function fetchTasks(call: Call): Promise<DataStoreTasks> {
   return askDataStore(call, { action: "TASKS" }, DataStoreTasks);
 }
 
-/** The task whose id begins like this. @throws {InputError} `usage` for several; {SessionError} `not-found` for none. */
+/** Returns the task whose id starts with `id`. @throws {InputError} `usage` for several; {SessionError} `not-found` for none. */
 function named(tasks: readonly DataStoreTask[], id: string): DataStoreTask {
   const found = tasks.filter((task) => id !== "" && task.id.toLowerCase().startsWith(id.toLowerCase()));
   const [task] = found;
@@ -55,7 +55,7 @@ function show({ settings, terminal, clock }: Call, report: DataStoreTasks): stri
   return tasksText(plainValue(report), clock.now(), (style, text) => terminal.style(style, text), columns);
 }
 
-/** A line for each task, of so many columns where they can be cut to that; `now` in milliseconds since 1970. Pure. */
+/** Formats a line for each task, cut to `columns` if possible. `now` is in Unix milliseconds. Pure. */
 export function tasksText({ tasks }: DataStoreTasks, now: number, paint: Paint, columns: number): string {
   if (tasks.length === 0) return "no task\n";
   const rows = tasks.map(({ id, name, status, path = "", peer = "", sTime, eTime, details }) => [

@@ -10,7 +10,7 @@ import type { ExitClass } from "../../frame/exit-codes.ts";
 import type { Call } from "../../frame/verb.ts";
 
 const LOOK_MS = 1000;
-/** Between two lines where nobody watches. */
+/** Interval of progress lines without a terminal. */
 const LINE_MS = 5000;
 /** Time limit of waiting for an agent that restarts; its tasks continue afterwards. */
 const AWAY_MS = 60_000;
@@ -19,7 +19,7 @@ const CANCEL_MS = 10_000;
 const CLEAR_LINE = "\r\u001b[K";
 const Done = z.looseObject({});
 
-/** Has the node move a file and waits for the end, unless `--detach`. Ctrl-C cancels the task. */
+/** Starts a transfer on the node and waits for its end, unless `--detach`. Ctrl-C cancels the task. */
 export async function dataStoreTransfer(call: Call, request: object): Promise<ExitClass> {
   const { terminal, settings, values, signal } = call;
   signal.throwIfAborted();
@@ -48,7 +48,7 @@ export async function dataStoreTransfer(call: Call, request: object): Promise<Ex
   return "interrupted";
 }
 
-/** Looks at a task until it has ended; undefined when `signal` is aborted first. */
+/** Polls a task until it has ended; returns undefined if `signal` is aborted first. */
 async function untilEnded(
   call: Call,
   id: string,
@@ -111,13 +111,13 @@ class Shown {
     terminal.out(`${text}\n`);
   }
 
-  /** A sentence that is no output, below what was drawn. */
+  /** Prints a remark on standard error, below the progress line. */
   say(text: string): void {
     this.#clear();
     this.#call.terminal.err(`${text}\n`);
   }
 
-  /** Takes the drawn line away; a program is told how the task ended. */
+  /** Removes the progress line; with `--json`, prints the ended task. */
   end(task: DataStoreTask | undefined): void {
     this.#clear();
     if (this.#call.settings.isJson && task !== undefined) this.#call.terminal.out(`${safeJson(task)}\n`);

@@ -23,7 +23,7 @@ export function downloadOf(uri: string, path = "/", values: Call["values"] = {})
   return { action: "HTTP_DOWNLOAD", uri, filename, location: location === "" ? "/" : location, ...hash };
 }
 
-/** The request that sends a file to a URI. @throws {InputError} `usage`. */
+/** Returns the request that sends a file to a URI. @throws {InputError} `usage`. */
 export function uploadOf(filePath: string, uri: string, multipart: boolean): object {
   if (!isBucket(uri)) {
     checkHttp(uri);
@@ -43,14 +43,14 @@ function checkHttp(uri: string): void {
   throw new InputError("usage", `'${uri.slice(0, 100)}' is no http, https or s3 address`);
 }
 
-/** The last name of a path. @throws {InputError} `usage` when there is none. */
+/** Returns the last name of a path. @throws {InputError} `usage` if the path has none. */
 function nameOf(whole: string, path = ""): string {
   const name = decoded(path.slice(path.lastIndexOf("/") + 1));
   if (name !== "") return name;
   throw new InputError("usage", `'${whole.slice(0, 100)}' ends in no name of a file: give a PATH with one`);
 }
 
-/** As it was meant, unless that is no name. */
+/** Decodes a percent-encoded name; returns it unchanged if the result is not a file name. */
 function decoded(name: string): string {
   if (!name.includes("%")) return name;
   try {

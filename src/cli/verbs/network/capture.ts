@@ -10,7 +10,7 @@ import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** A packet's line, or what is said of the capture itself. */
+/** A line of a packet, or a remark about the capture. */
 const CaptureLine = z.union([z.object({ packet: z.string() }), z.object({ note: z.string() })]);
 
 export const captureVerb: Verb = {

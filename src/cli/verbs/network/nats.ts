@@ -17,7 +17,7 @@ const NatRow = z.object({
   initialHit: Version.nullable(),
   latestHit: Version.nullable(),
 });
-/** The translations and their hits; `total` counts those that did not fit the answer too. */
+/** The translations and their hits; `total` includes those omitted for size. */
 const NatList = z.object({ nats: z.array(NatRow), total: Version, truncated: z.boolean().optional() });
 const NatReset = z.object({ reset: Version });
 

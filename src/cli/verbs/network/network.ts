@@ -77,7 +77,7 @@ async function tryRequest(call: Call, file: string): Promise<NetworkTryRequest> 
   return { network: networkOf(file, text), minutes };
 }
 
-/** The section as it is, below `network`, or below `config.network` as in a node document. */
+/** Returns the section from a file that contains the section, `{network}`, or a node document with `config.network`. */
 function networkOf(path: string, text: string): JsonObject {
   let value: unknown;
   try {
@@ -95,7 +95,7 @@ function networkOf(path: string, text: string): JsonObject {
   return network.data;
 }
 
-/** A try that was taken back has failed; what is shown is as it is. */
+/** Returns the exit status: a trial that was rolled back has failed; a query succeeds. */
 function exitOf(action: string | undefined, { pending, lastTakenBack }: CommitReport, since: number): ExitClass {
   const isFresh = lastTakenBack !== undefined && lastTakenBack.at >= since;
   return action === "try" && pending === undefined && isFresh ? "failed" : "ok";

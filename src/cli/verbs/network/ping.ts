@@ -11,7 +11,7 @@ import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** One probe: what answered it and by which way, or that nothing did. */
+/** Result of one probe: the responder and the path of its answer, or no answer. */
 const ProbeLine = z.union([
   z.object({
     seq: Version,
@@ -110,7 +110,7 @@ function probeText({ terminal }: Call, dest: string, probe: ProbeLine): string {
   return `${size} bytes from ${plainLine(peer)}: seq=${seq} time=${rttMs.toFixed(2)} ms by ${pathText(probe)}\n`;
 }
 
-/** The gateway that the answer came by, and the path to it. */
+/** Formats the gateway that relayed the answer, and the path to it. */
 function pathText({ gateway = "?", path }: { readonly gateway?: string | undefined; readonly path: string }): string {
   return `${plainLine(gateway)} ${plainLine(pathName(path))}`;
 }

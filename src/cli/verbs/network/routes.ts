@@ -20,7 +20,7 @@ type RouteList = z.infer<typeof RouteList>;
 
 const MAX_TABLE = 4_294_967_295;
 const TABLES: Readonly<Record<number, string>> = { 253: "default", 254: "main", 255: "local" };
-/** rtm_protocol of rtnetlink(7), by which an operator knows who made a route. */
+/** Names of rtm_protocol (rtnetlink(7)), which identifies the program that made a route. */
 const MAKERS: Readonly<Record<number, string>> = {
   2: "kernel",
   3: "boot",

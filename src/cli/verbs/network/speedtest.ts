@@ -70,7 +70,7 @@ function explained(error: unknown): unknown {
   return new SessionError(error.code, `${error.message}: ${hint}`, { cause: error });
 }
 
-/** One line that is written over on a terminal, else a line for each. */
+/** Prints measurements: on a terminal in one overwritten line, otherwise a line for each. */
 function showProgress({ terminal }: Call, body: SpeedTest, figures: SpeedFigures): void {
   const text = directions(body, figures).join("; ");
   terminal.out(terminal.isInteractive ? `${CLEAR_LINE}${text.slice(0, terminal.size().columns - 1)}` : `${text}\n`);

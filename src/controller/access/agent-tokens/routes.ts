@@ -3,7 +3,7 @@ import { NodeName, Uid } from "../../../protocol/values/values.ts";
 import { TOKEN_PERMISSION } from "./service.ts";
 import type { StoredAgentToken } from "./store.ts";
 import { route, type Route } from "../../http/route.ts";
-import { badBody, Empty, notFound, Problem, refusals, Seconds } from "../../http/shapes.ts";
+import { badBody, Empty, notFound, refusals, Seconds } from "../../http/shapes.ts";
 import { defined } from "../../../lib/defined.ts";
 import type { AgentTokens } from "./service.ts";
 
@@ -77,17 +77,16 @@ export function agentTokenRoutes({ agentTokens }: AgentTokenRouteDeps): readonly
       access,
       body: { schema: TokenOrder },
       answers: {
-        201: {
+        200: {
           description: "The token; its text is not shown again",
           schema: Token.extend({ token: z.string() }).meta({ id: "NewAgentToken" }),
         },
         ...refusals,
         ...badBody,
-        409: { description: "The limit of tokens is reached", schema: Problem },
       },
       handle: async ({ body, caller }) => {
         const { token, stored } = await agentTokens.create(body, caller.name);
-        return Response.json({ ...publicToken(stored), token }, { status: 201 });
+        return Response.json({ ...publicToken(stored), token });
       },
     }),
     route({

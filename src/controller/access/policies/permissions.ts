@@ -24,6 +24,7 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "node-exec::read",
   "node-exec::modify",
   "node-exec::compute",
+  "domains::read",
   "alerts::read",
   "events::read",
   "alarms::read",
@@ -74,6 +75,7 @@ export function isKnownAction(action: string): boolean {
 export const tgrn = {
   node: (uid: string) => `tgrn:tg::nodes:node/${uid}`,
   cluster: (fqdn: string) => `tgrn:tg::nodes:cluster/${fqdn}`,
+  domain: (name: string) => `tgrn:tg::domains:domain/${name}`,
   policy: (name: string) => `tgrn:tg::permissions:policy/${name}`,
   repository: (name: string) => `tgrn:tg::repositories:repository/${name}`,
   serviceUser: (name: string) => `tgrn:tg::users:service-user/${name}`,

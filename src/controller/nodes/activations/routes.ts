@@ -6,7 +6,7 @@ import { peekClaims } from "../../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
 import type { ShownMachine, Activations } from "./service.ts";
 import { anyOf, tgrn } from "../../access/policies/permissions.ts";
-import { problemResponse, withViolations } from "../../http/problem.ts";
+import { problemResponse, Violations, withViolations } from "../../http/problem.ts";
 import { route, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
 import type { EventLog, EventParts } from "../../events/service.ts";
@@ -96,17 +96,16 @@ export function activationRoutes({ store, activations, events, onWrongCode }: Ac
         }),
       },
       answers: {
-        201: { description: "Activated; the machine gets its license at its next poll", schema: Activated },
+        200: { description: "Activated; the machine gets its license at its next poll", schema: Activated },
         ...answers,
       },
       handle: (call) =>
         withRateLimit(call, async (guesser) => {
           const { code, name, type, key } = call.body;
           if (key !== undefined && activations.find(code, guesser).key !== key) {
-            throw new InputError(
-              "forbidden",
+            throw new Violations([
               "key: the machine that shows this code has another key; check the code and the thumbprint on its console",
-            );
+            ]);
           }
           const { license, ...machine } = await withViolations("name", ["name-taken"], () =>
             activations.approve(code, guesser, { name, type }),
@@ -114,7 +113,7 @@ export function activationRoutes({ store, activations, events, onWrongCode }: Ac
           const { jti: uid } = peekClaims("holdfast-license+jwt", license);
           const message = `Activation code accepted: ${describe(machine)} becomes ${name}`;
           await store.transact((tx) => events.change(tx, undefined, guesser.user, message));
-          return Response.json({ uid, name, type, machine }, { status: 201 });
+          return Response.json({ uid, name, type, machine });
         }),
     }),
   ];

@@ -23,5 +23,5 @@ export function sessionErrorOf(error: unknown): SessionError {
 
 /** Returns the reason in the code of an error. */
 export function reasonOf(error: unknown): OverlayReason {
-  return OverlayReason.catch("other").parse(errnoOf(error));
+  return OverlayReason.safeParse(errnoOf(error)).data ?? "other";
 }

@@ -16,7 +16,7 @@ export interface HopUser {
   missed?(): void;
 }
 
-/** Why a hop session ended, and the monotonic time of the first sign. */
+/** Reason why a hop session ended, and the monotonic time of the first sign. */
 export interface HopEnd {
   readonly cause: string;
   readonly since: number;

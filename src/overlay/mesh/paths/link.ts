@@ -97,7 +97,7 @@ export class Link {
     return this.#current?.rttMs;
   }
 
-  /** Why it was lost, and the monotonic time of the first sign; undefined while it is up. */
+  /** Reason of the loss, and the monotonic time of its first sign; undefined while it is up. */
   get trouble(): HopEnd | undefined {
     return this.#trouble;
   }

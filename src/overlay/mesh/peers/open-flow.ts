@@ -12,7 +12,7 @@ import { reasonOf } from "../paths/failures.ts";
 import type { Tunnels } from "./tunnels.ts";
 import { flowHeaders, refusalOf } from "../transport/wire.ts";
 
-/** Number of attempts when the tunnel closes before the answer; no bytes of the flow were sent by then. */
+/** Limit of attempts to open a flow. It is retried if the tunnel closes before the answer, as no bytes were sent yet. */
 const ATTEMPTS = 3;
 
 interface OpenFlowParts {

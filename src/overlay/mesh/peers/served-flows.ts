@@ -168,7 +168,7 @@ export class ServedFlows {
     return avoiding(offered, this.#literals.permitsOwn ? "reserved" : "own");
   }
 
-  /** Answers a question as a dial would, which checks whether a literal is an address of this machine. */
+  /** Applies the check of a dial to a literal address, which may be one of this machine. */
   async #judged(offered: Offered | OverlayReason): Promise<Offered | OverlayReason> {
     if (typeof offered === "string") return offered;
     const { host, avoids } = offered.target;

@@ -70,7 +70,7 @@ export class Tunnel implements PooledSession {
     return !this.#isRetired && this.#lost === undefined && !this.session.closed && !this.session.destroyed;
   }
 
-  /** Why it has ended, once it has. */
+  /** Reason why it ended; undefined while it is open. */
   get lost(): OverlayReason | undefined {
     return this.#lost ?? (this.session.destroyed ? "tunnel-lost" : undefined);
   }
@@ -165,7 +165,7 @@ export class Tunnel implements PooledSession {
       const { bytesRead } = socket;
       silent = bytesRead === seen && this.load > 0 ? silent + 1 : 0;
       seen = bytesRead;
-      if (silent > MAX_SILENT) return void this.session.destroy(new Error("the other node stopped answering"));
+      if (silent > MAX_SILENT) return this.session.destroy(new Error("the other node stopped answering"));
       if (silent > 0) this.session.ping(() => undefined);
       cancel = this.#clock.after(CHECK_MS, check);
     };

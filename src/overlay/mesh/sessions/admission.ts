@@ -6,7 +6,7 @@ import { sharedPrefix } from "../../../lib/net/plain-address.ts";
 import { TokenBucket } from "../../../lib/async/token-bucket.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
-/** Why an unauthenticated connection was rejected. */
+/** Reason to reject an unauthenticated connection. */
 export type Refusal = "too-many" | "timeout" | "closed" | "tls" | "unknown-key" | "alpn";
 
 /** Limits for unauthenticated connections. */

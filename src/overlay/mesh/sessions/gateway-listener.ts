@@ -38,7 +38,7 @@ export class GatewayListener {
     return { state: "listening" };
   }
 
-  /** Listens at `place`; without one closes immediately. Resolves when every socket is bound or has failed. */
+  /** Listens at `place`; if undefined, closes all sockets. Resolves when every socket is bound or has failed. */
   async move(place: Place | undefined): Promise<void> {
     this.#place = place;
     if (place === undefined) this.#closeAll();

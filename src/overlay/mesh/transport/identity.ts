@@ -60,11 +60,6 @@ export function identityStore(files: Files, stateDir: string): IdentityStore {
   };
 }
 
-/** Creates an identity without storing it. @throws {InputError} `invalid-key` if it is not a P-256 key pair. */
-export async function makeIdentity(given: OverlayIdentity): Promise<MeshIdentity> {
-  return open(await certify(given));
-}
-
 async function certify(given: OverlayIdentity): Promise<Stored> {
   requirePair(given);
   const key = createPrivateKey({ key: given.key, format: "jwk" });

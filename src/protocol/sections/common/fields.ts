@@ -7,7 +7,7 @@ export const says = (text: string) => ({
   error: ({ input }: { readonly input?: unknown }) => (input === undefined ? "is required" : text),
 });
 
-/** The message of a number; one that is written as text is told so, since the two look alike. */
+/** Returns the messages of a number; a number written as text has its own. */
 const saysNumber = (text: string, kind: string) => ({
   error: ({ input }: { readonly input?: unknown }) =>
     typeof input === "string" ? `is text, and must be ${kind}` : says(text).error({ input }),

@@ -45,8 +45,8 @@ export function v2Items(section: JsonObject): JsonObject {
 }
 
 /**
- * Brings a legacy section into V2 form: every item under a new id with its place as `index`, nothing else changed. There is
- * no way back; what is V2 already comes back as it is.
+ * Converts a legacy section to V2 form: every item gets a new id, and its place as `index`. A V2 section is returned unchanged. There is no
+ * conversion back.
  */
 export function upgradeToV2(name: ItemSection, section: JsonObject, newId: () => string): JsonObject {
   if (isV2(section)) return section;
@@ -133,7 +133,7 @@ function ofList(name: ItemSection, list: readonly unknown[], rejected: ConfigIss
   });
 }
 
-/** Reports whether a value is there at all: null counts as absent. */
+/** Reports whether a value is present; null counts as absent. */
 export const isPresent = (value: unknown): boolean => value !== undefined && value !== null;
 
 /** A number, also one that is written as text. */

@@ -24,8 +24,8 @@ export interface Reading<Item> {
 }
 
 /**
- * Brings a section of either form to one, item by item: `read` judges an item by itself, `claim` takes what only one item can have
- * and says what is wrong when an earlier one has it.
+ * Normalizes a section of either form, item by item. `read` validates an item by itself; `claim` takes its exclusive resources and
+ * returns the issue if an earlier item has one.
  */
 export function normaliseItems<Item>(
   name: ItemSection,
@@ -52,7 +52,7 @@ export function normaliseItems<Item>(
   return { enabled: section.enabled, items, rejected, notices };
 }
 
-/** The notices of a section that matter, whose items are served otherwise than written. An item that is switched off has none. */
+/** Returns the notices of enabled items, which are applied otherwise than written. */
 export function relevantNotices({
   items,
   notices,
@@ -78,14 +78,14 @@ export function convertFields(fields: JsonObject, convert: (name: string, value:
   return converted ?? fields;
 }
 
-/** Returns the number that a text holds for a field of `numeric`; any other value as it is. */
+/** Returns a function that parses text as a number in the fields `numeric`, and returns any other value unchanged. */
 export function numberIn(numeric: ReadonlySet<string>): (name: string, value: unknown) => unknown {
   return (name, value) => (numeric.has(name) ? (toNumber(value) ?? value) : value);
 }
 
 /**
- * Makes stored fields strict: an empty text or null is an absent field, a number written as text is a number, and fields that only
- * people look at are dropped when they are wrong. Unknown fields are left out.
+ * Makes stored fields strict: an empty text or null becomes an absent field, a number written as text becomes a number, and an invalid
+ * description is dropped. Unknown fields are omitted.
  */
 export function tidyFields(fields: JsonObject, known: readonly string[], numeric: ReadonlySet<string>): JsonObject {
   const tidy: Record<string, unknown> = {};
@@ -102,8 +102,8 @@ export function tidyFields(fields: JsonObject, known: readonly string[], numeric
 }
 
 /**
- * Judges the fields of one item: what it comes to, or every issue with it. `codes` has the code of each field that is not merely
- * of the wrong type.
+ * Validates the fields of one item; returns its value, or every issue. `codes` has the code of fields whose issue is not a wrong
+ * type.
  */
 export function judgeFields<T>(
   raw: RawItem,

@@ -22,7 +22,7 @@ import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading 
 import { ItemId, sectionSchema } from "../common/section.ts";
 
 const MAX_SOURCES = 1024;
-/** Flows at a time unless a connector says otherwise; a UDP flow is one client address. */
+/** Default limit of concurrent flows of a connector; a UDP flow is one client address. */
 export const DEFAULT_MAX_CONNECTIONS = { tcp: 10_000, udp: 1024 } as const;
 
 const BYTE = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
@@ -88,7 +88,7 @@ export const ConnectorsSection: z.ZodType<JsonObject> = sectionSchema(
   (section) => normaliseConnectors(section, { nodeType: "Node" }).rejected.filter(({ other }) => other !== undefined),
 );
 
-/** Address a connector listens on, as far as the configuration tells. */
+/** Address that a connector listens on, as configured. */
 export type ListenAt =
   | { readonly at: "any" }
   | { readonly at: "address"; readonly address: string }
@@ -102,7 +102,7 @@ export interface Connector {
   readonly index: number;
   /** False when the item or the whole section is switched off. */
   readonly enabled: boolean;
-  /** A node, a cluster, a UID or `local`, as it is written. */
+  /** A node, a cluster, a UID or `local`, unresolved. */
   readonly node: string;
   readonly target: { readonly service: string } | { readonly host: string; readonly port: number };
   readonly protocol: L4Protocol;

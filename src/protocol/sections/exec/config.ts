@@ -6,11 +6,11 @@ export interface ExecConfig {
   readonly volumes: readonly VolumeSpec[];
   /** Caps for all containers together; `cpuMax` in percent of one core. */
   readonly limits: ResourceLimits;
-  /** Ids of enabled definitions that are there and cannot be used: what runs of them is left as it is. */
+  /** Ids of enabled definitions that are invalid; their containers are not changed. */
   readonly left?: readonly string[];
-  /** Names of volumes that are there and cannot be used: they are left as they are. */
+  /** Names of volumes with invalid definitions; they are not changed. */
   readonly leftVolumes?: readonly string[];
-  /** Something is missing that cannot be named, so that nothing may be removed for being absent. */
+  /** Some invalid entries have no readable name, so that nothing may be removed for being absent. */
   readonly isPartial?: true;
 }
 
@@ -75,7 +75,7 @@ export interface HealthCheck {
 
 /** Limits of a container; the default applies to an absent one. Rates in bytes or operations per second. */
 export interface ResourceLimits {
-  /** Percent; of what, says the place. */
+  /** Percent: of one core for all containers together, of the whole machine for one container. */
   readonly cpuMax?: number;
   readonly memMaxBytes?: number;
   /** Memory above which the kernel throttles it; never above `memMaxBytes`. */
@@ -108,7 +108,7 @@ export interface PortMapping {
   readonly containerPort: number;
 }
 
-/** A link of the machine whose traffic is handed to the container. */
+/** A link of the machine whose traffic is forwarded to the container. */
 export interface VirtualInterface {
   readonly name: string;
   readonly dest: { readonly link: string } | { readonly address: string };

@@ -17,7 +17,7 @@ export interface Placed<T> {
 
 type Parts = ReadonlyMap<PartName, RawPart>;
 
-/** Reads how a container can be reached; what cannot be used is left out, and the container runs without. */
+/** Reads port mappings, interfaces and virtual networks of a container. Invalid ones are omitted, and the container runs without them. */
 export function readExposure(reader: ExecReader, at: RawItem, parts: Parts): Exposure {
   return {
     portMappings: inOrder(readPorts(reader, at, parts)),
@@ -26,11 +26,11 @@ export function readExposure(reader: ExecReader, at: RawItem, parts: Parts): Exp
   };
 }
 
-/** The later of two containers that want the same loses it. Called in the order of their ids. */
+/** Assigns exclusive resources to containers in the order of their ids; the first one gets it. */
 export class Claims {
   readonly #first = new Map<string, { readonly id: string; readonly name: string }>();
 
-  /** Takes a thing, or says who has it. */
+  /** Claims a resource, or returns its owner. */
   take(thing: string, owner: { readonly id: string; readonly name: string }) {
     const first = this.#first.get(thing);
     if (first === undefined) this.#first.set(thing, owner);

@@ -107,7 +107,7 @@ const cleanPath = (path: string): string =>
     .filter((part) => part !== "" && part !== ".")
     .join("/")}`;
 
-/** The environment; of two with one name the later counts. Undefined when the container must not run, half configured as it is. */
+/** Reads the environment; of two variables with one name the later counts. Undefined if one is invalid, so that the container must not run. */
 export function readVariables(reader: ExecReader, at: RawItem, parts: Parts): ContainerSpec["variables"] | undefined {
   const { items, isWhole } = reader.items(at, parts.get("variables"), EXEC_LIMITS.variables);
   const values = new Map<string, string>();

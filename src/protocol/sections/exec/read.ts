@@ -27,7 +27,7 @@ const SECTION: Place = { path: "exec", id: "" };
 const NOTHING: ExecConfig = { containers: [], volumes: [], limits: {} };
 const ContainerRecord = z.object(recordFields);
 const NUMERIC: ReadonlySet<string> = new Set(["stopTime"]);
-/** Fields that a container can do without; none of them gives it more than was meant. */
+/** Optional fields: if one is invalid, it is dropped and the container runs, because its absence grants nothing. */
 const SOFT: ReadonlySet<string> = new Set([
   "description",
   "hostname",

@@ -28,9 +28,9 @@ export const DomainPeer = z.object({
   gateway: DomainGateway.optional(),
   /** Whether it may dial this node's own gateway. */
   mayDial: z.literal(true).optional(),
-  /** It dials this node's gateway and is a hub, which leads to the nodes that it has; of a gateway to dial, the type tells. */
+  /** Whether it dials this node's gateway and is a hub, through which its nodes are reached. Of a gateway to dial, the type tells the same. */
   isHub: z.literal(true).optional(),
-  /** It dials this node's gateway and is a gateway too: it says which node began a stream that it passes on. */
+  /** Whether it dials this node's gateway and is a gateway too: it names the source node of each stream that it relays. */
   isGateway: z.literal(true).optional(),
   requires: Requires,
 });

@@ -81,7 +81,7 @@ export const GatewayClientItem = z.looseObject(
   says("must be an object"),
 );
 
-/** A way of its own from this node to one gateway. */
+/** A configured path from this node to one gateway. */
 export const GatewayPathItem = z.looseObject(
   {
     id: PathName,

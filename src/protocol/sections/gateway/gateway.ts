@@ -43,13 +43,13 @@ export interface GatewayServer {
   readonly cert?: string;
 }
 
-/** A node or a cluster by name, FQDN or UID as it is written, in lower case. */
+/** A node or a cluster by name, FQDN or UID, in lower case. */
 export interface GatewayClient {
   readonly name: string;
   readonly enabled: boolean;
 }
 
-/** A way of its own to the gateway `node`; `isDefault` replaces the built-in one to it. */
+/** A configured path to the gateway `node`; `isDefault` replaces the built-in path to it. */
 export interface GatewayPath {
   readonly id: string;
   readonly node: string;
@@ -104,7 +104,7 @@ export interface Gateway {
 }
 
 export interface GatewayContext {
-  /** Agents have no server, and try UDP unless told. */
+  /** Agents have no server, and try UDP by default. */
   readonly nodeType: NodeType;
 }
 

@@ -1,6 +1,6 @@
-/** The section `network` after reading: every value is in its one spelling, and every reference was looked at. */
+/** The section `network` after reading, with normalized values and checked references. */
 export interface NetworkConfig {
-  /** The section is in the document; without it the WAN is left as it is. */
+  /** Whether the document has the section; without it the WAN is not changed. */
   readonly isPresent: boolean;
   readonly interfaces: readonly NetworkInterface[];
   readonly vrfs: readonly Vrf[];
@@ -11,9 +11,9 @@ export interface NetworkConfig {
   /** Between interfaces of the default context. */
   readonly forwarding: boolean;
   readonly bridgeCidr: string;
-  /** Interfaces that belong to a VRF that does not exist: they are kept down, without addresses, and are in no list above. */
+  /** Interfaces of a VRF that does not exist: they are down, without addresses, and in no list above. */
   readonly held?: readonly string[];
-  /** Interfaces whose entry cannot be used: what is on them stays, and they are in no list above. */
+  /** Interfaces with an invalid entry: their state is not changed, and they are in no list above. */
   readonly left?: readonly string[];
 }
 
@@ -113,8 +113,8 @@ export interface Acl {
 }
 
 /**
- * In the order in which they are tried. `public` is all that is not `private` (RFC 1918). With `hold` it stands for a rule that cannot be
- * used, and drops all that this may match.
+ * A rule of policy routing; the first match decides. `public` is every address that is not `private` (RFC 1918). With `hold` it replaces an
+ * invalid rule, and drops every packet that this may match.
  */
 export interface PolicyRule {
   /** Its place in the list of the document. */

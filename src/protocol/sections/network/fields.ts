@@ -22,9 +22,9 @@ export const NETWORK_LIMITS = {
 export const MTU = { min: 1300, max: 9001 } as const;
 export const METRIC = { min: 1, max: 200 } as const;
 export const LINE = { min: 1, max: 32_768 } as const;
-/** The name of the default routing context where a VRF is named. */
+/** Name of the default routing context in fields that name a VRF. */
 export const DEFAULT_VRF = "default";
-/** The network of the containers' bridge unless told. */
+/** Default network of the containers' bridge. */
 export const DEFAULT_BRIDGE_CIDR = "172.18.0.0/16";
 
 const OCTET = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
@@ -52,7 +52,7 @@ function isHost(address: string): boolean {
 
 export const Flag = z.boolean(says("must be true or false"));
 export const Uid = text().max(128, says("must have at most 128 characters"));
-/** An IPv4 network; host bits are looked at elsewhere. */
+/** An IPv4 network; host bits are not checked. */
 export const Network = text().regex(
   new RegExp(`^${NETWORK_PATTERN}$`),
   says("must be an IPv4 network such as 192.0.2.0/24"),

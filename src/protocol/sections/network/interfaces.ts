@@ -19,7 +19,7 @@ import type { NetworkNames } from "./names.ts";
 import type { NetworkReader } from "./reader.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** The interfaces that can be used, and those whose entry cannot. */
+/** Valid interfaces, and those with invalid entries. */
 export interface Interfaces {
   readonly interfaces: readonly NetworkInterface[];
   readonly held: readonly string[];

@@ -46,7 +46,7 @@ export class NetworkNames {
     return name === undefined || this.#vrfs.has(name);
   }
 
-  /** The name of a VLAN's link, `<nic>.<id>`; one that is too long is cut and told from others by a digest of the whole. */
+  /** Returns the name of a VLAN's link, `<nic>.<id>`; a longer name than the kernel allows is cut and gets a digest of the full one. */
   vlan(nic: string, id: number): string {
     const full = `${nic}.${id}`;
     const known = this.#vlans.get(full);

@@ -113,7 +113,7 @@ function natOf(reader: NetworkReader, at: RawItem, item: z.output<typeof NatItem
   return { ...optional({ source, dest, toSource, toDest, uid, description }), masquerade };
 }
 
-/** A block becomes one of its own length, or a single address. */
+/** Checks that a block is translated to a block of equal length, or to a single address. */
 function checkLengths(
   reader: NetworkReader,
   at: RawItem,
@@ -127,14 +127,14 @@ function checkLengths(
 }
 
 /**
- * Filter of addresses. An entry that denies and cannot be used denies more than it says, and a list of which nothing can be used lets nothing
- * pass: what is left out must not come to mean that more is allowed.
+ * Reads address filters. Invalid entries never allow more: an invalid deny is widened, and a list that is too long or has no valid entry
+ * denies everything.
  */
 function aclsOf(reader: NetworkReader, at: Place, fields: JsonObject, isDefault: boolean): Pick<Routing, "acls"> {
   const { acls: list } = fields;
   if (!isPresent(list)) return {};
   const { entries, isWhole } = reader.entries(at, fields, "acls", NETWORK_LIMITS.acls);
-  // Nothing in a VRF is already no.
+  // A VRF without filters denies everything by itself.
   const nothing = isDefault ? [DROP_ALL] : [];
   if (!isWhole) return { acls: nothing };
   const found = entries.flatMap((entry) => {

@@ -3,7 +3,7 @@ import type { NetworkInterface } from "./config.ts";
 import { DEFAULT_VRF } from "./fields.ts";
 import type { NetworkReader, Place } from "./reader.ts";
 
-/** Most warnings of one kind: the first ones tell what is wrong. */
+/** Limit of warnings of one kind. */
 const MAX_WARNINGS = 64;
 
 /** An address with its network, and the entry that has it. */

@@ -37,7 +37,7 @@ export function readTunnels(
   });
 }
 
-/** Number 0 stands for no virtual network where none is needed. */
+/** Removes the network number 0, which means none, from tunnels that need no virtual network. */
 function withoutNoNetwork(entry: RawItem): RawItem {
   const { networkId, type } = entry.fields;
   if (type === "vnet" || (networkId !== 0 && networkId !== "0")) return entry;
@@ -52,7 +52,7 @@ function hasNeeds(reader: NetworkReader, at: RawItem, tunnel: Tunnel): boolean {
     return false;
   }
   const isOpen = tunnel.type === "ipsec" && (tunnel.psk === undefined || tunnel.psk === "");
-  // The API looks for it once the stored one is put back.
+  // Not a conflict: the API checks it after it has inserted the stored secret.
   if (isOpen) reader.reject("E_REQUIRED", at, "psk", "is required with type ipsec");
   return missing.length === 0 && !isOpen;
 }

@@ -77,14 +77,14 @@ describe("the sockets", () => {
       spawn(process.execPath, ["--input-type=module", "-e", text], { stdio: ["pipe", "pipe", "inherit"] }),
     );
     onTestFinished(() => starters.forEach((starter) => starter.kill("SIGKILL")));
-    const said = async (starter: (typeof starters)[number]): Promise<string> => {
+    const printed = async (starter: (typeof starters)[number]): Promise<string> => {
       const [data] = (await once(starter.stdout, "data")) as [Buffer];
       return data.toString().trim();
     };
     // The first round leaves sockets for those of the second.
     for (const round of [starters.slice(0, 1), starters.slice(1)]) {
-      expect(await Promise.all(round.map(said))).toEqual(round.map(() => "ready"));
-      const verdicts = round.map(said);
+      expect(await Promise.all(round.map(printed))).toEqual(round.map(() => "ready"));
+      const verdicts = round.map(printed);
       for (const starter of round) starter.stdin.write("go");
       const others = Array<string>(round.length - 1).fill("socket-in-use");
       expect((await Promise.all(verdicts)).sort()).toEqual(["serves", ...others].sort());
@@ -116,27 +116,27 @@ describe("the sockets", () => {
   it("removed by somebody are served again with everything beside them, and no exchange ends", async () => {
     await using dirs = await someDirectories();
     const clock = new FakeClock();
-    const told: string[] = [];
+    const reported: string[] = [];
     const provider = new FakeLocalProvider();
     provider.isTriggerEndless = true;
     const api = await serveLocalApi({
       ...options(dirs),
       provider,
       clock,
-      onLost: ({ message }) => told.push(message),
-      onServed: () => told.push("served"),
+      onLost: ({ message }) => reported.push(message),
+      onServed: () => reported.push("served"),
     });
     const open = connect(join(dirs.runDir, "admin.sock"));
     open.write("POST /v1/trigger/tg-ping HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
-    await vi.waitUntil(() => provider.asked.length === 1, PATIENTLY);
+    await vi.waitUntil(() => provider.requested.length === 1, PATIENTLY);
     rmSync(dirs.runDir, { recursive: true });
     writeFileSync(dirs.runDir, "in the way");
     await clock.advance(6000);
-    await vi.waitUntil(() => told.length === 1, PATIENTLY);
+    await vi.waitUntil(() => reported.length === 1, PATIENTLY);
     rmSync(dirs.runDir);
     await vi.waitUntil(async () => {
       await clock.advance(6000);
-      return told.at(-1) === "served";
+      return reported.at(-1) === "served";
     }, PATIENTLY);
     for (const socket of ["agent.sock", "admin.sock"])
       expect((await send(dirs, socket, "GET", "/v1/status")).status).toBe(200);
@@ -197,7 +197,7 @@ describe("the endpoints", () => {
       await using agent = await startLocalAgent();
       const answer = await send(agent, "agent.sock", "POST", path, "{}");
       expect([answer.status, codeOf(answer)]).toEqual([403, "access-denied"]);
-      expect(agent.provider.asked).toEqual([]);
+      expect(agent.provider.requested).toEqual([]);
     },
   );
 
@@ -215,7 +215,7 @@ describe("the endpoints", () => {
     const upgrade = await send(agent, "admin.sock", "POST", "/v1/upgrade", '{"from":"/srv/manifest.jws"}');
     expect(JSON.parse(upgrade.text)).toEqual({ output: { status: "Upgrade in progress" } });
     const order = { from: "/srv/manifest.jws", skipUnattended: false, isForced: false };
-    expect(agent.provider.asked).toEqual([{ license: "a.b.c" }, { name: "node" }, "wake", { order }]);
+    expect(agent.provider.requested).toEqual([{ license: "a.b.c" }, { name: "node" }, "wake", { order }]);
   });
 
   it.each([
@@ -272,7 +272,7 @@ describe("a trigger", () => {
           .map((line) => JSON.parse(line) as unknown),
       ).toEqual(agent.provider.triggerLines);
     }
-    expect(agent.provider.asked).toEqual(Array.from({ length: 4 }, () => ({ event: "tg-ping", body: {} })));
+    expect(agent.provider.requested).toEqual(Array.from({ length: 4 }, () => ({ event: "tg-ping", body: {} })));
   });
 
   it("ends with the error that it threw", async () => {
@@ -296,7 +296,7 @@ describe("a trigger", () => {
       const socket = connect(join(agent.runDir, "admin.sock"));
       socket.on("error", () => undefined);
       socket.write("POST /v1/trigger/tg-ping HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
-      await vi.waitUntil(() => agent.provider.asked.length > agent.provider.aborted, PATIENTLY);
+      await vi.waitUntil(() => agent.provider.requested.length > agent.provider.aborted, PATIENTLY);
       return socket;
     };
     (await start()).destroy();

@@ -16,12 +16,12 @@ const CONTEXT = {
 } as const;
 
 /** Counts the reads of another reader. */
-function counting(inner: Reader): { reader: Reader; asked: string[] } {
-  const asked: string[] = [];
+function counting(inner: Reader): { reader: Reader; requested: string[] } {
+  const requested: string[] = [];
   const count =
     <T>(ask: (path: string) => T) =>
     (path: string): T => {
-      asked.push(path);
+      requested.push(path);
       return ask(path);
     };
   const reader = {
@@ -31,16 +31,16 @@ function counting(inner: Reader): { reader: Reader; asked: string[] } {
     fingerprint: count((path) => inner.fingerprint(path)),
     space: count((path) => inner.space(path)),
   };
-  return { reader, asked };
+  return { reader, requested };
 }
 
 test("this machine's heartbeat is valid in the protocol, from four readings", () => {
-  const { reader, asked } = counting(hostReader());
+  const { reader, requested } = counting(hostReader());
   const heartbeat = buildHeartbeat(readHeartbeat(reader), { ...CONTEXT, sessionRttMs: 12.5 });
   expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);
   expect(heartbeat.memory.totalBytes).toBe(totalmem());
   expect(heartbeat.sessionRttMs).toBe(12.5);
-  expect(asked.sort()).toEqual(["/", "/proc/loadavg", "/proc/meminfo", "/proc/uptime"]);
+  expect(requested.sort()).toEqual(["/", "/proc/loadavg", "/proc/meminfo", "/proc/uptime"]);
 });
 
 test.each([
@@ -53,8 +53,8 @@ test.each([
   ["off", "none", undefined],
   ["off", "unknown", undefined],
   ["up", "unknown", undefined],
-] as const)("shows an overlay that is %s with paths that are %s as %s", (state, ways, shown) => {
-  const overlay = overlayBeat({ state }, { state: ways });
+] as const)("shows an overlay that is %s with paths that are %s as %s", (state, paths, shown) => {
+  const overlay = overlayBeat({ state }, { state: paths });
   expect(overlay).toBe(shown);
   const heartbeat = buildHeartbeat(readHeartbeat(machineRoot({}).reader), { ...CONTEXT, overlay });
   expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);

@@ -105,7 +105,7 @@ async function anOnlineAgent() {
 test("delivers what an agent reports while it stops, and keeps others from its place meanwhile", async () => {
   const { compute, requests, runDir, close } = await anOnlineAgent();
   let taking: Promise<unknown> | undefined;
-  compute.said = async function* (_id, _since, signal) {
+  compute.printed = async function* (_id, _since, signal) {
     yield { stream: "stdout", data: Buffer.from("2026-01-01T00:00:00.000000000Z bye\n") };
     await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
     taking = checkLocalApi(runDir).then(
@@ -115,7 +115,7 @@ test("delivers what an agent reports while it stops, and keeps others from its p
     await taking;
   };
   compute.set([containerState({ savesOutput: true })]);
-  await waitFor("the output to be followed", () => compute.asked.length > 0);
+  await waitFor("the output to be followed", () => compute.requested.length > 0);
   const before = requests.length;
   await close();
   expect(await taking).toBe("in use");

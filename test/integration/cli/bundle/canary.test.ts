@@ -166,14 +166,14 @@ test("no secret of a node is in its bundle, in any form", async () => {
   const { call: remoteCall } = remote;
   const inJson = { ...remoteCall, settings: { ...remoteCall.settings, isJson: true, timeoutMs: 60_000 } };
   expect(await bundleVerb.run(inJson)).toBe("ok");
-  const { archive = "", ...told } = BundleReport.parse(JSON.parse(remote.shown.join("")));
+  const { archive = "", ...reported } = BundleReport.parse(JSON.parse(remote.shown.join("")));
   const pushed = join(agent.root, "pushed.tar.gz");
   writeFileSync(pushed, Buffer.from(archive, "base64"));
   const there = unpacked(pushed, join(agent.root, "pushed"));
   expect([...there.keys()]).toEqual(expect.arrayContaining(["README", "log.jsonl", "doctor.json"]));
 
   const files = unpacked(to, join(agent.root, "out"));
-  const all = [...files.values(), ...there.values(), JSON.stringify(told), shown.join("")].join("\n");
+  const all = [...files.values(), ...there.values(), JSON.stringify(reported), shown.join("")].join("\n");
   const found = planted.flatMap((secret) =>
     formsOf(secret)
       .filter((form) => all.includes(form))

@@ -173,12 +173,12 @@ describe("a listing", () => {
       const { files } = await store.list("images", { maxEntries: 10, maxDepth: 9 }, signal);
       const failed = await store.list("images/closed", { maxEntries: 10, maxDepth: 9 }, signal).catch(({ code }) => code);
       console.log(JSON.stringify([files[0].files[0].type, failed]));`;
-    const said = execFileSync(
+    const output = execFileSync(
       "setpriv",
       ["--bounding-set=-all,+chown", "--", process.execPath, "--input-type=module", "-e", script],
       { encoding: "utf8" },
     );
-    expect(JSON.parse(said)).toEqual(["truncated", "forbidden-path"]);
+    expect(JSON.parse(output)).toEqual(["truncated", "forbidden-path"]);
   });
 
   test("has all that stays while files come and go", async () => {

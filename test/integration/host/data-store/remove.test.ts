@@ -53,8 +53,8 @@ async function inProcess(command: readonly string[], root: string, body: string)
     const run = async () => {${body}};
     console.log(JSON.stringify(await run()));`;
   const [file = "", ...args] = command;
-  const said = await promisify(execFile)(file, [...args, process.execPath, "--input-type=module", "-e", script]);
-  return JSON.parse(said.stdout) as unknown;
+  const output = await promisify(execFile)(file, [...args, process.execPath, "--input-type=module", "-e", script]);
+  return JSON.parse(output.stdout) as unknown;
 }
 
 describe("a path", () => {
@@ -115,15 +115,15 @@ describe("a path", () => {
     mkdirSync(join(root, "images/many"));
     execFileSync("sh", ["-c", "seq 100000 | xargs touch"], { cwd: join(root, "images/many") });
     const stop = new AbortController();
-    const told: number[] = [];
+    const reported: number[] = [];
     const removing = store.remove("images/many", stop.signal, (entries) => {
-      told.push(entries);
+      reported.push(entries);
       if (entries > 5000) stop.abort(new Error("enough"));
     });
     await expect(removing).rejects.toThrow("enough");
     const left = readdirSync(join(root, "images/many")).length;
-    expect(left).toBe(100_000 - (told.at(-1) ?? 0));
-    expect(told.length).toBeGreaterThan(10);
+    expect(left).toBe(100_000 - (reported.at(-1) ?? 0));
+    expect(reported.length).toBeGreaterThan(10);
     expect(left).toBeGreaterThan(50_000);
     await store.remove("images/many", signal, ignore);
     expect(existsSync(join(root, "images/many"))).toBe(false);

@@ -74,12 +74,12 @@ test("foreign ones are moved with their owner, and removed, by a root limited to
     const { uid, gid, mode } = statSync("${root}/to/b");
     const isGone = await directories.removeTree("${root}/to/b", 100, new AbortController().signal);
     console.log(JSON.stringify({ uid, gid, mode: mode & 0o777, isGone }));`;
-  const said = execFileSync(
+  const output = execFileSync(
     "setpriv",
     ["--bounding-set=-all,+chown", "--", process.execPath, "--input-type=module", "-e", script],
     { encoding: "utf8" },
   );
-  expect(JSON.parse(said)).toEqual({ uid: 1234, gid: 1234, mode: 0o550, isGone: true });
+  expect(JSON.parse(output)).toEqual({ uid: 1234, gid: 1234, mode: 0o550, isGone: true });
   expect(readdirSync(join(root, "to"))).toEqual([]);
 });
 

@@ -30,22 +30,22 @@ describe.concurrent.each(["netlink", "poll"])("watching by %s", (engine) => {
   }) => {
     const { child, lines, ip } = watcher(engine);
     onTestFinished(() => void child.kill("SIGKILL"));
-    const heard = async (...kinds: readonly string[]): Promise<void> => {
+    const received = async (...kinds: readonly string[]): Promise<void> => {
       await waitFor(kinds.join(), () => kinds.every((kind) => lines.includes(kind)));
       lines.length = 0;
     };
-    await heard(`engine ${engine}`);
+    await received(`engine ${engine}`);
     ip("link add hf-a type veth peer name hf-b");
-    await heard("link");
+    await received("link");
     ip("link set hf-a up");
-    await heard("link");
+    await received("link");
     ip("addr add 192.0.2.9/24 dev hf-a");
     // The address adds a connected route, which must not be mistaken for the route below, or that one could be removed before it is seen.
-    await heard("address", "route");
+    await received("address", "route");
     ip("route add 198.51.100.0/24 via 192.0.2.1");
-    await heard("route");
+    await received("route");
     ip("route del 198.51.100.0/24");
-    await heard("route");
+    await received("route");
     child.stdin.end();
     const [code] = (await once(child, "exit")) as [number | null];
     expect(code).toBe(0);

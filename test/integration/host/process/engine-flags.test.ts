@@ -15,10 +15,10 @@ test("V8 supports every flag and accepts it at run time", () => {
   expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: "", stderr: "" });
 });
 
-test.each(["compileAll", "preferSpeed"])("what a start skips is done with the work: %s", (takeBack) => {
+test.each(["compileAll", "preferSpeed"])("what a start skips is done with the work: %s", (revert) => {
   const program = `
     const { setFlagsFromString } = await import("node:v8");
-    const { ${takeBack}, START_FLAGS } = await import(${JSON.stringify(MODULE)});
+    const { ${revert}, START_FLAGS } = await import(${JSON.stringify(MODULE)});
     const isOptimised = (f) => (%GetOptimizationStatus(f) & 16) !== 0;
     const half = (n) => (n - (n % 2)) / 2;
     const work = (rounds) => {
@@ -29,7 +29,7 @@ test.each(["compileAll", "preferSpeed"])("what a start skips is done with the wo
     for (const flag of START_FLAGS) setFlagsFromString(flag);
     // Ten thousand are enough to optimise it; the compiler runs beside, later on a busy machine.
     const before = work(2e5);
-    ${takeBack}();
+    ${revert}();
     console.log(before, work(5e6));`;
   const args = ["--allow-natives-syntax", "--input-type=module", "-e", program];
   const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });

@@ -7,7 +7,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 describe("notifying the service manager", () => {
-  const listen = (address: string): { heard: Promise<string> } => {
+  const listen = (address: string): { received: Promise<string> } => {
     const script = `
 import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -19,16 +19,16 @@ print(s.recv(4096).decode(), flush=True)`;
     onTestFinished(() => void child.kill("SIGKILL"));
     const lines: string[] = [];
     createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
-    const heard = waitFor("the listener", () => lines.length > 0).then(() => {
+    const received = waitFor("the listener", () => lines.length > 0).then(() => {
       expect(sdNotify(address, "READY=1")).toBe(true);
       return waitFor("the message", () => lines[1]);
     });
-    return { heard };
+    return { received };
   };
 
   test("reaches a socket by path and by abstract name", async () => {
-    expect(await listen(join(tempDir(), "notify")).heard).toBe("READY=1");
-    expect(await listen(`@hf-test-${process.pid}`).heard).toBe("READY=1");
+    expect(await listen(join(tempDir(), "notify")).received).toBe("READY=1");
+    expect(await listen(`@hf-test-${process.pid}`).received).toBe("READY=1");
   });
 
   test("reports that nothing listens or that the address is invalid", () => {

@@ -21,13 +21,13 @@ function run(use: "becomeOwnBundle" | "loadOwnBundle", overlay: string | undefin
   const { pid, stdout, stderr } = spawnSync(process.execPath, [...FLAGS, join(dir, entry), "overlay", "--run", dir], {
     encoding: "utf8",
   });
-  return { pid, dir, said: stdout.trim() || stderr, stderr };
+  return { pid, dir, output: stdout.trim() || stderr, stderr };
 }
 
 test("a program becomes its own bundle: the same process with the same arguments", () => {
-  const tells = "console.log(JSON.stringify([process.pid, process.execArgv, ...process.argv.slice(1)]))";
-  const { pid, dir, said } = run("becomeOwnBundle", tells + END);
-  expect(JSON.parse(said)).toEqual([pid, FLAGS, join(dir, "overlay.mjs"), "overlay", "--run", dir]);
+  const prints = "console.log(JSON.stringify([process.pid, process.execArgv, ...process.argv.slice(1)]))";
+  const { pid, dir, output } = run("becomeOwnBundle", prints + END);
+  expect(JSON.parse(output)).toEqual([pid, FLAGS, join(dir, "overlay.mjs"), "overlay", "--run", dir]);
 });
 
 test.each([
@@ -35,7 +35,7 @@ test.each([
   ["it is empty", "", "holdfast.mjs"],
   ["this is no bundle", `console.log('other')${END}`, "main.mjs"],
 ])("it continues itself if %s", (_, overlay, entry) => {
-  expect(run("becomeOwnBundle", overlay, entry).said).toBe("itself");
+  expect(run("becomeOwnBundle", overlay, entry).output).toBe("itself");
 });
 
 test.each([
@@ -43,14 +43,14 @@ test.each([
   ["where it still parses", "console.log('other')\n"],
   ["in its last line", `console.log('other')${END.slice(0, -6)}`],
 ])("it continues itself if the bundle is cut off %s, and reports it", (_, overlay) => {
-  const { dir, said, stderr } = run("becomeOwnBundle", overlay);
-  expect(said).toBe("itself");
+  const { dir, output, stderr } = run("becomeOwnBundle", overlay);
+  expect(output).toBe("itself");
   expect(stderr).toContain(`${join(dir, "overlay.mjs")} is truncated: overlay runs from holdfast.mjs`);
-  expect(run("loadOwnBundle", overlay).said).toContain("overlay.mjs is truncated");
+  expect(run("loadOwnBundle", overlay).output).toContain("overlay.mjs is truncated");
 });
 
 test("a test of a version loads the bundle, and fails when that is impossible", () => {
-  expect(run("loadOwnBundle", `console.log('loaded')${END}`).said).toBe("loaded\nitself");
-  expect(run("loadOwnBundle", `import 'node:missing'${END}`).said).toContain("node:missing");
-  expect(run("loadOwnBundle", undefined).said).toBe("itself");
+  expect(run("loadOwnBundle", `console.log('loaded')${END}`).output).toBe("loaded\nitself");
+  expect(run("loadOwnBundle", `import 'node:missing'${END}`).output).toContain("node:missing");
+  expect(run("loadOwnBundle", undefined).output).toBe("itself");
 });

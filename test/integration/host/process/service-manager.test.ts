@@ -28,12 +28,12 @@ test("recognizes the journal by the file that it writes to", () => {
 
 test("notifies over its socket, in a line that cannot contain another assignment", async () => {
   const notifySocket = join(tempDir(), "notify");
-  const heard = await listenForNotices(notifySocket);
+  const received = await listenForNotices(notifySocket);
   const manager = serviceManager({ notifySocket });
   manager.ready("Serving\nMAINPID=1");
   manager.alive(`Connected ${"x".repeat(500)}`);
   manager.stopping();
-  const [ready, alive = "", stopping] = await heard.of(3);
+  const [ready, alive = "", stopping] = await received.of(3);
   expect(ready).toBe("READY=1\nSTATUS=Serving MAINPID=1");
   expect(alive).toMatch(/^WATCHDOG=1\nSTATUS=Connected x{190}$/);
   expect(stopping).toBe("STOPPING=1\nSTATUS=Stopping");

@@ -62,11 +62,11 @@ describe("a tcp flow", () => {
     client.socket.write("hello");
     await waitFor("the echo", () => client.text() === "hello");
     for (const socket of [`sport = :${port}`, `dport = :${target}`]) {
-      const asked = await waitFor("a timer of its own", () => {
+      const requested = await waitFor("a timer of its own", () => {
         const shown = execFileSync("ss", ["-tnoH", "state", "established", socket], { encoding: "utf8" });
         return /timer:\(keepalive,([^,]+),0\)/.exec(shown)?.[1];
       });
-      expect(asked).toMatch(/^(?:5\dsec|1min|60sec)/);
+      expect(requested).toMatch(/^(?:5\dsec|1min|60sec)/);
     }
   });
 

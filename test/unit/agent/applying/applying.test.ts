@@ -216,7 +216,7 @@ test("a change under verification is a notice, and an issue while a target is un
   expect(reason).toMatchObject({ section: "network", notice: true });
   prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
   prover.isSilent = false;
-  const graver = await waitFor("that is told", async () => {
+  const graver = await waitFor("that is reported", async () => {
     await clock.advance(1000);
     return applying.why().reasons.find(({ message }) => message.includes("connection timed out"));
   });
@@ -423,7 +423,7 @@ test("the shadow holds the result and the reverted drift", async () => {
   });
   expect(events).toEqual(["raise Invalid Configuration"]);
   machine.values.set("a", "changed");
-  applying.engine.look("test");
+  applying.engine.reevaluate("test");
   await applying.engine.idle();
   expect(applying.facts()).toMatchObject({ "config.core.drift.count": 1, "config.core.drift.what": "set a" });
   expect(events).toContain("notice Configuration Drift");

@@ -81,9 +81,9 @@ test.each([
   ["1e9", undefined],
   ["99999999999", undefined],
   [undefined, undefined],
-])("a control plane that reports an uptime of %s", async (said, ms) => {
+])("a control plane that reports an uptime of %s", async (output, ms) => {
   const { cert, key } = own;
-  const headers = said === undefined ? {} : { "Holdfast-Uptime": said };
+  const headers = output === undefined ? {} : { "Holdfast-Uptime": output };
   const port = await listen(createHttpsServer({ cert, key }, (_, response) => response.writeHead(426, headers).end()));
   expect(await proofOf(controlPlane(port, [own.pin])).servingMs(within(10_000))).toBe(ms);
   const pins = ["47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"];

@@ -6,7 +6,7 @@ import { containerState } from "../../../support/containers/fake-compute.ts";
 const MINUTE = 60_000;
 
 /** Shows the containers at times, and returns the events of each. */
-function told(...moments: readonly (readonly [minute: number, ...list: ContainerStatus[]])[]) {
+function reported(...moments: readonly (readonly [minute: number, ...list: ContainerStatus[]])[]) {
   let memories: Memories = new Map();
   return moments.map(([minute, ...list]) => {
     const step = nextContainerEvents(memories, list, minute * MINUTE);
@@ -18,45 +18,35 @@ function told(...moments: readonly (readonly [minute: number, ...list: Container
 const ended = (restarts: number, more: Partial<ContainerStatus> = {}) => containerState({ restarts, ...more });
 
 test("five exits in ten minutes are a crash loop, which ends after ten minutes without one", () => {
-  expect(told([0, ended(3)], [1, ended(5)], [5, ended(7)], [6, ended(8)], [7, ended(8)], [15.5, ended(8)])).toEqual([
-    [],
-    [],
-    [],
-    ["WARNING Container Crash Loop"],
-    [],
-    ["over Container Crash Loop"],
-  ]);
-  expect(told([0, ended(0)], [5, ended(4)], [15.1, ended(5)]).flat()).toEqual([]);
+  expect(reported([0, ended(3)], [1, ended(5)], [5, ended(7)], [6, ended(8)], [7, ended(8)], [15.5, ended(8)])).toEqual(
+    [[], [], [], ["WARNING Container Crash Loop"], [], ["over Container Crash Loop"]],
+  );
+  expect(reported([0, ended(0)], [5, ended(4)], [15.1, ended(5)]).flat()).toEqual([]);
   const job = { execType: "recurring" } as const;
-  expect(told([0, ended(0, job)], [1, ended(9, job)]).flat()).toEqual([]);
+  expect(reported([0, ended(0, job)], [1, ended(9, job)]).flat()).toEqual([]);
 });
 
 test("out of memory, health, and an image that is unavailable for a quarter of an hour", () => {
-  expect(told([0, ended(0)], [1, ended(0, { oomKills: 1 })], [11, ended(0, { oomKills: 1 })])).toEqual([
+  expect(reported([0, ended(0)], [1, ended(0, { oomKills: 1 })], [11, ended(0, { oomKills: 1 })])).toEqual([
     [],
     ["WARNING Container Out Of Memory"],
     ["over Container Out Of Memory"],
   ]);
-  expect(told([0, ended(0, { health: "unhealthy" })], [1, ended(0, { health: "healthy" })])).toEqual([
+  expect(reported([0, ended(0, { health: "unhealthy" })], [1, ended(0, { health: "healthy" })])).toEqual([
     ["WARNING Container Unhealthy"],
     ["over Container Unhealthy"],
   ]);
   const failing = containerState({ state: "backoff", reason: "pull of web:1 failed: unauthorized" });
   const trying = containerState({ state: "pulling" });
-  expect(told([0, trying], [1, failing], [5, trying], [15.9, failing], [16, failing], [17, containerState()])).toEqual([
-    [],
-    [],
-    [],
-    [],
-    ["WARNING Container Pull Failing"],
-    ["over Container Pull Failing"],
-  ]);
+  expect(
+    reported([0, trying], [1, failing], [5, trying], [15.9, failing], [16, failing], [17, containerState()]),
+  ).toEqual([[], [], [], [], ["WARNING Container Pull Failing"], ["over Container Pull Failing"]]);
 });
 
 test("reports at most one start of a container in ten minutes; a removed container clears its events", () => {
   const both = ended(0, { health: "unhealthy", oomKills: 1 });
   const sick = ended(0, { health: "unhealthy" });
-  expect(told([0, both, { ...sick, name: "db" }], [9, both], [10, both], [11])).toEqual([
+  expect(reported([0, both, { ...sick, name: "db" }], [9, both], [10, both], [11])).toEqual([
     ["WARNING Container Out Of Memory", "WARNING Container Unhealthy"],
     ["over Container Unhealthy"],
     ["WARNING Container Unhealthy", "over Container Out Of Memory"],
@@ -65,7 +55,7 @@ test("reports at most one start of a container in ten minutes; a removed contain
 });
 
 test("clears what an earlier run of the agent raised", () => {
-  const said: string[] = [];
+  const output: string[] = [];
   let now = 0;
   const open = {
     eventType: "Container Unhealthy",
@@ -77,15 +67,15 @@ test("clears what an earlier run of the agent raised", () => {
   } as const;
   const look = containerEvents(
     {
-      raise: ({ eventType }) => said.push(`raise ${eventType}`),
-      clear: ({ eventType, object }) => said.push(`clear ${eventType} ${object}`),
+      raise: ({ eventType }) => output.push(`raise ${eventType}`),
+      clear: ({ eventType, object }) => output.push(`clear ${eventType} ${object}`),
       openEvents: () => [open, { ...open, eventType: "Container Crash Loop" }, { ...open, eventType: "Network Error" }],
     },
     () => now,
   );
   look([containerState()]);
-  expect(said).toEqual(["clear Container Unhealthy container web"]);
+  expect(output).toEqual(["clear Container Unhealthy container web"]);
   now = 11 * MINUTE;
   look([containerState()]);
-  expect(said.at(-1)).toBe("clear Container Crash Loop container web");
+  expect(output.at(-1)).toBe("clear Container Crash Loop container web");
 });

@@ -89,11 +89,11 @@ test("reports an overlay that hangs or is too old by the platform's codes", asyn
 
 test("passes a cancellation on", async () => {
   const control = new AbortController();
-  const asked = tunnels({ perf: (_, _onProgress, limit) => hanging(limit) }).perf(
+  const requested = tunnels({ perf: (_, _onProgress, limit) => hanging(limit) }).perf(
     { peer: EDGE_2, bytes: 1, messageBytes: 1, windowBytes: 1024 },
     () => undefined,
     control.signal,
   );
   control.abort(new Error("cancelled by hand"));
-  await expect(asked).rejects.toThrow("cancelled by hand");
+  await expect(requested).rejects.toThrow("cancelled by hand");
 });

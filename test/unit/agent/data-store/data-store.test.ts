@@ -143,7 +143,7 @@ test("a failed or cancelled task leaves no partial file", async () => {
     ["Failed", "the server answered 404"],
     ["Cancelled", "cancelled"],
   ]);
-  await waitFor("the parts are gone", () => readdirSync(root).join() === "images,volumes");
+  await waitFor("the parts are removed", () => readdirSync(root).join() === "images,volumes");
 });
 
 test("limits the queue", async () => {
@@ -223,8 +223,8 @@ test("a long deletion is a task that survives its caller, and can be cancelled",
   };
   const { call, shown } = stage({ dir, clock, options: { store: { ...plain, remove } } });
   const caller = new AbortController();
-  const asked = call({ action: "DELETE", filename: "old" }, caller.signal);
-  const outcome = asked.catch((error: unknown) => error);
+  const requested = call({ action: "DELETE", filename: "old" }, caller.signal);
+  const outcome = requested.catch((error: unknown) => error);
   await clock.advance(1999);
   expect(await shown()).toEqual([]);
   await clock.advance(1);
@@ -310,7 +310,7 @@ test("does not replace what came into use during the download, nor exceed the qu
 test("downloads nothing into what is being deleted", async () => {
   const { call } = stage();
   await call({ action: "MKDIR", filename: "d/e" });
-  const asked = call({ action: "DELETE", filename: "d" });
+  const requested = call({ action: "DELETE", filename: "d" });
   await expect(call({ ...download("a"), location: "d/e" })).rejects.toMatchObject({ code: "busy" });
-  await asked;
+  await requested;
 });

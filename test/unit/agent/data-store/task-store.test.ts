@@ -59,13 +59,13 @@ test("keeps a limited number of ended tasks, the latest", () => {
 
 test("reports a database that accepts no writes, and the tasks continue in memory", () => {
   const { sql } = open(join(tempDir(), "state.db"));
-  const told: unknown[] = [];
-  const store = new TaskStore(sql, { now: () => 0, onRefused: (error) => told.push(error) });
+  const reported: unknown[] = [];
+  const store = new TaskStore(sql, { now: () => 0, onRefused: (error) => reported.push(error) });
   sql.exec("PRAGMA query_only=ON");
   store.put(newTask(uuid(1), work, 0));
   expect(store.find(uuid(1))).toBeDefined();
   store.remove(uuid(1));
-  expect([store.all().length, told.length]).toEqual([0, 2]);
+  expect([store.all().length, reported.length]).toEqual([0, 2]);
 });
 
 test("drops a row that it cannot parse", () => {

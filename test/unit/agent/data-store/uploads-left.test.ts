@@ -25,12 +25,12 @@ describe("an abandoned multipart upload", () => {
       { is: "failed", code: "s3-failed", message: "no answer" },
       "cancelled; the unfinished upload u1 is left",
     ],
-  ])("%s, when no process of it runs", async (_, said, told) => {
+  ])("%s, when no process of it runs", async (_, output, reported) => {
     const made = await begun();
     made.puppets[0]?.end("SIGKILL");
     await settle();
     const cancelled = made.call({ action: "CANCEL", id: made.id });
-    await waitFor("another process takes it back", () => made.puppets.length === 2);
+    await waitFor("another process aborts it", () => made.puppets.length === 2);
     expect(made.puppets[1]?.job).toMatchObject({
       kind: "s3-abort",
       bucket: "bucket",
@@ -38,17 +38,17 @@ describe("an abandoned multipart upload", () => {
       resume: { uploadId: "u1" },
     });
     expect(await details(made)).toEqual(["cancelled; the unfinished upload u1 is left"]);
-    made.puppets[1]?.tell(said);
+    made.puppets[1]?.tell(output);
     made.puppets[1]?.end();
     await cancelled;
-    expect(await details(made)).toEqual([told]);
+    expect(await details(made)).toEqual([reported]);
   });
 
   test("is aborted by another process when its own was killed during it, and by none when it did so itself", async () => {
     const killed = await begun();
     void killed.call({ action: "CANCEL", id: killed.id });
     killed.puppets[0]?.end("SIGKILL");
-    await waitFor("another process takes it back", () => killed.puppets.length === 2);
+    await waitFor("another process aborts it", () => killed.puppets.length === 2);
     killed.puppets[1]?.end();
     const tidy = await begun();
     const cancelled = tidy.call({ action: "CANCEL", id: tidy.id });
@@ -66,7 +66,7 @@ describe("an abandoned multipart upload", () => {
     rmSync(join(first.root, "images/f"));
     const second = stage({ dir: first.dir });
     second.dataStore.reopen();
-    await waitFor("a process takes it back", () => second.puppets.length === 1);
+    await waitFor("a process aborts it", () => second.puppets.length === 1);
     expect(second.puppets[0]?.job.kind).toBe("s3-abort");
     second.puppets[0]?.tell({ is: "done", bytes: 0 });
     second.puppets[0]?.end();
@@ -79,7 +79,7 @@ describe("an abandoned multipart upload", () => {
     const made = await begun({ clock });
     made.puppets[0]?.tell({ is: "failed", code: "access-denied", message: "no" });
     made.puppets[0]?.end();
-    await waitFor("another process takes it back", () => made.puppets.length === 2);
+    await waitFor("another process aborts it", () => made.puppets.length === 2);
     await clock.advance(20_000);
     expect(made.puppets[1]?.orders).toEqual(["leave"]);
     expect(await details(made)).toEqual(["no; the unfinished upload u1 is left"]);

@@ -55,10 +55,10 @@ test("a known fault is reported once more by its reader, and then is not another
 });
 
 test("logs every fault, and keeps a limited number", () => {
-  const told: string[] = [];
-  const faults = new FaultList(new MovableClock(), (code) => void told.push(code));
+  const reported: string[] = [];
+  const faults = new FaultList(new MovableClock(), (code) => void reported.push(code));
   for (let at = 0; at < 150; at += 1) faults.add("x", "y");
-  expect([told.length, faults.all.length]).toEqual([150, 100]);
+  expect([reported.length, faults.all.length]).toEqual([150, 100]);
 });
 
 test.each([86_400_000, -86_400_000])(

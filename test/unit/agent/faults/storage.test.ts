@@ -9,13 +9,13 @@ const full = new HostError("disk-full", "no space");
 
 function bench() {
   const clock = new FakeClock();
-  const told: string[] = [];
+  const reported: string[] = [];
   let isFull = true;
   let probes = 0;
   const watch = new StorageWatch({
     clock,
-    onRefused: ({ message }) => told.push(message),
-    onAccepted: () => told.push("accepted"),
+    onRefused: ({ message }) => reported.push(message),
+    onAccepted: () => reported.push("accepted"),
   });
   watch.begin(() => {
     probes += 1;
@@ -25,23 +25,23 @@ function bench() {
     await clock.advance(10_000);
     expect(probes).toBe(count);
   };
-  return { clock, watch, told, probed, free: () => (isFull = false) };
+  return { clock, watch, reported, probed, free: () => (isFull = false) };
 }
 
 test("reports a refused write once, and retries until the disk accepts it", async () => {
-  const { clock, watch, told, probed, free } = bench();
+  const { clock, watch, reported, probed, free } = bench();
   expect(watch.refusal).toBeUndefined();
   watch.refused(full);
   watch.refused(full);
   expect(watch.refusal).toEqual({ message: "no space", since: clock.now() });
   await probed(1);
-  expect([told, watch.refusal?.message]).toEqual([["no space"], "no space"]);
+  expect([reported, watch.refusal?.message]).toEqual([["no space"], "no space"]);
   free();
   await probed(2);
   expect(watch.refusal).toBeUndefined();
-  expect(told).toEqual(["no space", "accepted"]);
+  expect(reported).toEqual(["no space", "accepted"]);
   watch.refused(full);
-  expect(told).toHaveLength(3);
+  expect(reported).toHaveLength(3);
 });
 
 test("watched files work as usual and report each refusal", async () => {
@@ -55,11 +55,11 @@ test("watched files work as usual and report each refusal", async () => {
 });
 
 test("a closed watch reports nothing", async () => {
-  const { clock, watch, told } = bench();
+  const { clock, watch, reported } = bench();
   watch.refused(full);
   watch.close();
   await clock.advance(60_000);
-  expect(told).toEqual(["no space"]);
+  expect(reported).toEqual(["no space"]);
 });
 
 test.each([86_400_000, -86_400_000])(

@@ -44,11 +44,11 @@ type Answer = Pick<HttpResponse, "status" | "body">;
 /** A control plane with correct answers, or, with changes, false ones. */
 async function honest(request: HttpRequest, changes: Partial<RegisteredClaims> = {}, signer = key): Promise<Answer> {
   const { register: jws } = JSON.parse(request.body ?? "") as { register: string };
-  const asked = peekClaims("holdfast-register+jwt", jws);
-  const kid = await thumbprint(asked.keys.auth);
-  await verifyJws("holdfast-register+jwt", jws, new Map([[kid, asked.keys.auth]]));
-  const cnf = await thumbprintsOf(asked.keys);
-  const claims = { iss: ISS, aud: UID, nonce: asked.nonce, iat: 1, node: nodeIdentity, cnf, ...changes };
+  const requested = peekClaims("holdfast-register+jwt", jws);
+  const kid = await thumbprint(requested.keys.auth);
+  await verifyJws("holdfast-register+jwt", jws, new Map([[kid, requested.keys.auth]]));
+  const cnf = await thumbprintsOf(requested.keys);
+  const claims = { iss: ISS, aud: UID, nonce: requested.nonce, iat: 1, node: nodeIdentity, cnf, ...changes };
   const registered = await signJws("holdfast-registered+jwt", claims, signer);
   const keys = [{ jws: await signJws("holdfast-keys+jwt", keysClaims(root, [key]), root) }];
   return { status: 200, body: JSON.stringify({ registered, keys }) };

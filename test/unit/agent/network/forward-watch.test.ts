@@ -28,21 +28,21 @@ function rig() {
     },
   });
   onTestFinished(() => watch.close());
-  return { clock, machine, ruleset, signals, watch, looks: () => signals.length, changes: () => changes };
+  return { clock, machine, ruleset, signals, watch, polls: () => signals.length, changes: () => changes };
 }
 
 test("reads at once when forwarding is on, and then once a minute however often it is requested", async () => {
-  const { clock, machine, watch, looks, changes } = rig();
+  const { clock, machine, watch, polls, changes } = rig();
   machine.chains = [DOCKER];
   expect(watch.drops(true)).toEqual([]);
   watch.drops(true);
   await clock.advance(0);
-  expect([watch.drops(true), looks(), changes()]).toEqual([[DOCKER], 1, 1]);
+  expect([watch.drops(true), polls(), changes()]).toEqual([[DOCKER], 1, 1]);
   await clock.advance(MINUTE_MS - 1);
   watch.drops(true);
-  expect(looks()).toBe(1);
+  expect(polls()).toBe(1);
   await clock.advance(1);
-  expect([looks(), changes()]).toEqual([2, 1]);
+  expect([polls(), changes()]).toEqual([2, 1]);
 });
 
 test("reports a chain that disappears as well as one that appears", async () => {
@@ -59,22 +59,22 @@ test("reports a chain that disappears as well as one that appears", async () => 
 });
 
 test("reads soon after the rules change, and at most every ten seconds while they keep changing", async () => {
-  const { clock, machine, ruleset, watch, looks, changes } = rig();
+  const { clock, machine, ruleset, watch, polls, changes } = rig();
   watch.drops(true);
   await clock.advance(0);
   await clock.advance(30_000);
-  expect(looks()).toBe(1);
+  expect(polls()).toBe(1);
   machine.chains = [DOCKER];
   ruleset.change();
   await clock.advance(500);
-  expect([watch.drops(true), looks(), changes()]).toEqual([[DOCKER], 2, 1]);
+  expect([watch.drops(true), polls(), changes()]).toEqual([[DOCKER], 2, 1]);
   for (let second = 0; second < 30; second += 1) {
     ruleset.change();
     await clock.advance(1000);
   }
-  expect(looks()).toBe(5);
+  expect(polls()).toBe(5);
   await clock.advance(10_000 + MINUTE_MS);
-  expect(looks()).toBe(6);
+  expect(polls()).toBe(6);
 });
 
 test("reads again when the rules changed during the read", async () => {
@@ -96,31 +96,31 @@ test("reads again when the rules changed during the read", async () => {
 });
 
 test("keeps the last result of what cannot be read, and continues", async () => {
-  const { clock, machine, watch, looks, changes } = rig();
+  const { clock, machine, watch, polls, changes } = rig();
   machine.chains = [DOCKER];
   watch.drops(true);
   await clock.advance(0);
   machine.chains = new HostError("exec-failed", "nft: busy");
   await clock.advance(MINUTE_MS);
-  expect([watch.drops(true), looks(), changes()]).toEqual([[DOCKER], 2, 1]);
+  expect([watch.drops(true), polls(), changes()]).toEqual([[DOCKER], 2, 1]);
   machine.chains = [];
   await clock.advance(MINUTE_MS);
   expect([watch.drops(true), changes()]).toEqual([[], 2]);
 });
 
 test("reads nothing while nothing is forwarded, and forgets its findings", async () => {
-  const { clock, machine, ruleset, watch, looks, changes } = rig();
+  const { clock, machine, ruleset, watch, polls, changes } = rig();
   machine.chains = [DOCKER];
   expect(watch.drops(false)).toEqual([]);
   await clock.advance(10 * MINUTE_MS);
-  expect(looks()).toBe(0);
+  expect(polls()).toBe(0);
   watch.drops(true);
   await clock.advance(0);
   expect(ruleset.isWatched()).toBe(true);
   expect(watch.drops(false)).toEqual([]);
   expect([ruleset.isWatched(), clock.pendingTimers]).toEqual([false, 0]);
   await clock.advance(10 * MINUTE_MS);
-  expect(looks()).toBe(1);
+  expect(polls()).toBe(1);
   expect([watch.drops(true), changes()]).toEqual([[], 1]);
   await clock.advance(0);
   expect([watch.drops(true), changes()]).toEqual([[DOCKER], 2]);

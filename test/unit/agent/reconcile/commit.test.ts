@@ -113,7 +113,7 @@ describe("a permanent change", () => {
     expect(one.rollbacks).toMatchObject([{ code: "not-proven", by: "agent", evidence, versions: { node: 2 } }]);
     await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
     one.prover.unreached = [];
-    one.engine.look("test");
+    one.engine.reevaluate("test");
     await one.engine.idle();
     expect(one.a()).toBe("old");
     expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "not-confirmed" } });
@@ -462,7 +462,7 @@ describe("a trial", () => {
     await one.clock.advance(60_000);
     expect(one.a()).toBe("new");
     one.clock.sleepMachine(600_000);
-    one.engine.look("resumed");
+    one.engine.reevaluate("resumed");
     await one.engine.idle();
     expect(one.a()).toBe("old");
   });

@@ -152,7 +152,7 @@ describe("time", () => {
     for (let i = 0; i < 20; i += 1) await rig.clock.advance(1000);
     expect(tries).toEqual([0, 1000, 3000, 7000, 15_000]);
     machine.before = () => undefined;
-    rig.engine.look("port freed", ["model"]);
+    rig.engine.reevaluate("port freed", ["model"]);
     await rig.engine.idle();
     expect(rig.standing()).toMatchObject({ outcome: { state: "converged" }, failures: 0 });
   });
@@ -202,7 +202,7 @@ describe("time", () => {
     expect(machine.values.get("a")).toBe("1");
     expect(rig.standing().drift).toMatchObject({ count: 1, what: ["set a"] });
     machine.values.set("b", "9");
-    rig.engine.look("kernel event");
+    rig.engine.reevaluate("kernel event");
     await rig.engine.idle();
     expect(rig.standing().drift).toMatchObject({ count: 2, what: ["set b"] });
     await rig.want({ model: { a: "2" } });

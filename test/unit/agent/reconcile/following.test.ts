@@ -61,7 +61,7 @@ test("a change without its means of verification is not verified by targets reac
   await one.until("everybody is reached", () => one.prover.attempts > 5);
   expect(one.commit.window?.state).toBe("proving");
   expect(one.commit.unreached).toEqual([{ target: "model", message: NO_LEASE.message, isHere: true }]);
-  await one.until("it is taken back", () => one.rollbacks.length > 0);
+  await one.until("it is rolled back", () => one.rollbacks.length > 0);
   await wanted;
   expect(one.has()).toEqual({ a: "old" });
   expect(one.rollbacks).toEqual([`not-proven: model: ${NO_LEASE.message}`]);
@@ -94,7 +94,7 @@ test("rolls back such steps with the change", async () => {
     changed.push(subject);
   };
   await one.until("the route is there", () => one.machine.values.has("route"));
-  await one.until("it is taken back", () => one.rollbacks.length > 0);
+  await one.until("it is rolled back", () => one.rollbacks.length > 0);
   await wanted;
   expect(one.has()).toEqual({ a: "old" });
   // Last in, first out, as only happens when its undo is stored with the others.
@@ -109,7 +109,7 @@ test("a failing step of this kind rolls the change back, with the step", async (
     if (subject === "route") throw new HostError("exec-failed", "ip: no such device");
   };
   one.surroundings.lease = "192.0.2.9";
-  await one.until("it is taken back", () => one.rollbacks.length > 0);
+  await one.until("it is rolled back", () => one.rollbacks.length > 0);
   one.machine.before = () => undefined;
   await wanted;
   expect(one.rollbacks[0]).toMatch(/^step-failed: .*no such device/);
@@ -130,7 +130,7 @@ test("external changes that never stop do not extend the verification indefinite
   await wanted;
   expect([follows, one.rollbacks]).toEqual([MOST_FOLLOWS, []]);
   expect(one.has()["route"]).not.toBe(one.surroundings.lease);
-  one.engine.look("test");
+  one.engine.reevaluate("test");
   await one.engine.idle();
   expect(one.has()).toEqual({ a: "leased", route: one.surroundings.lease });
 });

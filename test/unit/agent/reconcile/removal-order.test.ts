@@ -43,16 +43,16 @@ describe("the order of a pass", () => {
   test("keeps the steps of a section together if no other section has any", async () => {
     const { want, machineOf } = setUp();
     await want(all("a"));
-    let looks = 0;
+    let polls = 0;
     const machine = machineOf("second");
     const read = machine.read.bind(machine);
     machine.read = () => {
-      looks += 1;
+      polls += 1;
       return read();
     };
     expect(await want({ ...all("a"), second: { b: "1" } })).toEqual(["second.a", "second.b"]);
     // Once to plan, and once to verify.
-    expect(looks).toBe(2);
+    expect(polls).toBe(2);
   });
 
   test("removes only what no later section needs, if a removal depends on that", async () => {
@@ -96,7 +96,7 @@ describe("the order of a pass", () => {
     await want(all("a"));
     machineOf("second").values.set("stray", "x");
     machineOf("second").values.delete("a");
-    engine.look("test");
+    engine.reevaluate("test");
     await engine.idle();
     expect(standing("second").drift).toMatchObject({ count: 1, what: ["remove stray", "set a"] });
   });
@@ -143,7 +143,7 @@ describe("a guarded pass", () => {
     // The others are applied without the section whose step failed.
     expect(there()).toEqual({ first: { a: "a" }, second: { b: "b" }, third: { b: "b" } });
     expect(standing("first").outcome).toMatchObject({ state: "failed", step: { subject } });
-    engine.look("test");
+    engine.reevaluate("test");
     await engine.idle();
     expect(there()).toEqual({ first: { b: "b" }, second: { b: "b" }, third: { b: "b" } });
   });

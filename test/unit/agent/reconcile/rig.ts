@@ -24,7 +24,7 @@ export function engineRig(
   const { commitOptions, dir = join(tempDir(), "desired"), clock = new FakeClock(), ...engineOptions } = options;
   mkdirSync(dir, { recursive: true });
   const checkpoint = engineOptions.checkpoint ?? new Checkpoint(hostFiles(), dir);
-  const onRelease = (): void => engine.look("commit");
+  const onRelease = (): void => engine.reevaluate("commit");
   const commit = testCommit(dir, clock, { checkpoint, onRelease, ...commitOptions });
   const faults: string[] = [];
   let reports = 0;

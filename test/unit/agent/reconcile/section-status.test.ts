@@ -37,7 +37,7 @@ function waitingRig() {
     lookAfter: async (ms: number): Promise<void> => {
       await rig.clock.advance(ms);
       await rig.engine.idle();
-      rig.engine.look("test");
+      rig.engine.reevaluate("test");
       await rig.engine.idle();
     },
     /** Returns each reason with its start, relative to the first pass. */
@@ -105,7 +105,7 @@ describe("a pass that cannot observe", () => {
     const before = rig.standing().issues;
     if (how === "fails") rig.trouble.isBlind = true;
     else rig.trouble.isStuck = true;
-    rig.engine.look("test");
+    rig.engine.reevaluate("test");
     for (let i = 0; i < 40; i += 1) await rig.clock.advance(1000);
     await waitFor("the pass has failed", () => rig.standing().outcome.state === "failed");
     expect(rig.standing()).toMatchObject({ rejected: 1, issues: before });
@@ -132,7 +132,7 @@ describe("a pass that cannot observe", () => {
     rig.engine.start();
     const wanted = rig.want({ model: { a: "1", bad: 7 } });
     await waitFor("the change is made", () => machine.values.size === 1);
-    await waitFor("it is taken back", async () => {
+    await waitFor("it is rolled back", async () => {
       await rig.clock.advance(1000);
       return machine.values.size === 0;
     });

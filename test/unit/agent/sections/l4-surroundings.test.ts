@@ -39,7 +39,7 @@ async function rigWithWan() {
   rig.engine.start();
   await rig.want(CONFIG);
   const look = async (): Promise<void> => {
-    rig.engine.look("addresses");
+    rig.engine.reevaluate("addresses");
     await rig.engine.idle();
   };
   return {

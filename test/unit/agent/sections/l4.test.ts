@@ -114,7 +114,7 @@ describe("the sections of the overlay", () => {
         ...rig.overlay.view(),
         health: new Map([["web", { name: "web", state, since: rig.clock.now() }]]),
       });
-      rig.engine.look("health");
+      rig.engine.reevaluate("health");
       await rig.engine.idle();
     };
     const whenDown = (): (readonly [string, number])[] =>
@@ -284,7 +284,7 @@ describe("over the real overlay", () => {
     await stranger.change({ listeners: { put: [], drop: [`tcp/any/${two}`] } }, forever);
     stranger.close();
     await waitFor("the overlay is missed", () => own.owner.status().state === "down");
-    rig.engine.look("drift");
+    rig.engine.reevaluate("drift");
     await rig.engine.idle();
     expect(rig.standing("connectors")).toMatchObject({
       outcome: { state: "converged" },

@@ -105,7 +105,7 @@ describe("waiting", () => {
     ...online,
     [70_000, { type: "ended", ending: { kind: "failed" } }],
   ];
-  const told = (ending: { kind: "asked-to-wait"; delayMs: number } | { kind: "deleted" }) =>
+  const reported = (ending: { kind: "asked-to-wait"; delayMs: number } | { kind: "deleted" }) =>
     [...online, [70_000, { type: "ended", ending }]] as const;
 
   test("a change of the network ends our own backoff", () => {
@@ -113,7 +113,7 @@ describe("waiting", () => {
     expect(state.at).toBe("connecting");
   });
 
-  test.each([told({ kind: "asked-to-wait", delayMs: 60_000 }), told({ kind: "deleted" })])(
+  test.each([reported({ kind: "asked-to-wait", delayMs: 60_000 }), reported({ kind: "deleted" })])(
     "but not a delay that the control plane requested, unless an operator asks",
     (...events) => {
       expect(drive([...events, [75_000, { type: "wake", cause: "network" }]])[0].at).toBe("waiting");

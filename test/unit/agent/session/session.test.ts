@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { WebSocket } from "ws";
 import { describe, expect, test } from "vitest";
 import { signJws } from "../../../../src/protocol/channel/jws.ts";
-import { challenge, letIn, NONCE } from "../../../support/control-plane/hostile-control-plane.ts";
+import { challenge, acceptNode, NONCE } from "../../../support/control-plane/hostile-control-plane.ts";
 import { ISS, UID, type SigningKey } from "../../../support/control-plane/signing.ts";
 import { someTurns } from "../../../support/until-still.ts";
 import { waitFor } from "../../../support/wait-for.ts";
@@ -10,7 +10,7 @@ import { key, node, stranger } from "./rig.ts";
 
 describe("a session", () => {
   test("opens, counts its attempts on disk, and has the control plane's time", async () => {
-    const { up, clock, session, identity, online, unhandled } = await node((arrival) => letIn(arrival, key));
+    const { up, clock, session, identity, online, unhandled } = await node((arrival) => acceptNode(arrival, key));
     const connection = await up();
     expect(session.status()).toMatchObject({ state: "online", attempt: 1, address: "127.0.0.1", sid: connection.sid });
     expect(await identity.counter.load()).toEqual({ is: "good", value: { n: clock.now() } });
@@ -33,7 +33,7 @@ describe("a session", () => {
   ])("ends by the close code %i %s", async (closeCode, reason, code, delay) => {
     const servers: WebSocket[] = [];
     const { up, waiting, offline } = await node(
-      async (arrival) => void servers.push((await letIn(arrival, key)).socket),
+      async (arrival) => void servers.push((await acceptNode(arrival, key)).socket),
     );
     await up();
     (await waitFor("the server", () => servers[0])).close(closeCode, reason);
@@ -78,7 +78,7 @@ describe("a session", () => {
   });
 
   test("has the result of its first heartbeat at once", async () => {
-    const { up, clock, session } = await node((arrival) => letIn(arrival, key));
+    const { up, clock, session } = await node((arrival) => acceptNode(arrival, key));
     const connection = await up();
     await clock.advance(1000);
     expect(session.status().heartbeatAt).toBeUndefined();
@@ -89,7 +89,7 @@ describe("a session", () => {
   });
 
   test.each([86_400_000, -86_400_000])("keeps its ages when the wall clock is set by %i ms", async (ms) => {
-    const { up, clock, session } = await node((arrival) => letIn(arrival, key));
+    const { up, clock, session } = await node((arrival) => acceptNode(arrival, key));
     const connection = await up();
     await clock.advance(1000);
     connection.beaten();
@@ -107,7 +107,7 @@ describe("a session", () => {
 
   test("that falls silent is cut after 37.5 s", async () => {
     const { up, clock, waiting, offline, session } = await node(async (arrival) => {
-      const { socket } = await letIn(arrival, key);
+      const { socket } = await acceptNode(arrival, key);
       socket.pong = () => undefined;
     });
     await up();
@@ -126,7 +126,7 @@ describe("a session", () => {
         arrival.socket.destroy();
         return;
       }
-      const { socket } = await letIn(arrival, key);
+      const { socket } = await acceptNode(arrival, key);
       end = () => socket.close();
     });
     await up();
@@ -145,7 +145,7 @@ describe("a session", () => {
   test("that is accepted and lost four times in ten minutes reports it while online, until the losses are over", async () => {
     const servers: WebSocket[] = [];
     const { up, clock, waiting, session } = await node(
-      async (arrival) => void servers.push((await letIn(arrival, key)).socket),
+      async (arrival) => void servers.push((await acceptNode(arrival, key)).socket),
     );
     for (let times = 1; times <= 4; times += 1) {
       await up();
@@ -174,7 +174,7 @@ describe("a session", () => {
   test("that receives only parts of a message is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, waiting } = await node(async (arrival) => {
-      const { socket } = await letIn(arrival, key);
+      const { socket } = await acceptNode(arrival, key);
       socket.pong = () => undefined;
       // The head of a text frame of 900,000 bytes (RFC 6455 §5.2).
       const head = Buffer.alloc(10);
@@ -208,7 +208,7 @@ describe("a session", () => {
   ])("that is flooded with %s is closed with 1008, reports it, and logs it once", async (what, frame) => {
     const sockets: Socket[] = [];
     const { up, clock, session, mistakes } = await node(async (arrival) => {
-      await letIn(arrival, key);
+      await acceptNode(arrival, key);
       sockets.push(arrival.socket);
     });
     await up();
@@ -222,7 +222,7 @@ describe("a session", () => {
 
   test("whose peer does not read the answers it requested is cut, and reports it", async () => {
     const { up, clock, session } = await node(async (arrival) => {
-      await letIn(arrival, key);
+      await acceptNode(arrival, key);
       arrival.socket.pause();
     });
     const connection = await up();
@@ -236,7 +236,7 @@ describe("a session", () => {
   test("whose peer never reads is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, session } = await node(async (arrival) => {
-      await letIn(arrival, key);
+      await acceptNode(arrival, key);
       arrival.socket.pause();
       sockets.push(arrival.socket);
     });
@@ -257,7 +257,7 @@ describe("a session", () => {
   test("answers unknown and malformed requests", async () => {
     const answers: unknown[] = [];
     const sockets: WebSocket[] = [];
-    const { up } = await node(async (arrival) => sockets.push((await letIn(arrival, key)).socket));
+    const { up } = await node(async (arrival) => sockets.push((await acceptNode(arrival, key)).socket));
     await up();
     const socket = await waitFor("the server", () => sockets[0]);
     socket.on("message", (data: Buffer) => void answers.push(JSON.parse(data.toString("utf8"))));
@@ -275,7 +275,7 @@ describe("a session", () => {
 
   test("accepts larger messages, up to 1 MiB", async () => {
     const servers: WebSocket[] = [];
-    const { up, waiting } = await node(async (arrival) => void servers.push((await letIn(arrival, key)).socket));
+    const { up, waiting } = await node(async (arrival) => void servers.push((await acceptNode(arrival, key)).socket));
     await up();
     const server = await waitFor("the server", () => servers[0]);
     const params = { jws: `a.${"b".repeat(500_000)}.c` };
@@ -285,7 +285,7 @@ describe("a session", () => {
   });
 
   test("is closed without remains", async () => {
-    const { up, session, plane, clock } = await node((arrival) => letIn(arrival, key));
+    const { up, session, plane, clock } = await node((arrival) => acceptNode(arrival, key));
     const connection = await up();
     const call = connection.rpc.request("document.get", { name: "node", have: 0 });
     session.close();
@@ -297,7 +297,7 @@ describe("a session", () => {
   });
 
   test("survives a suspend of the machine, and counts that time", async () => {
-    const { up, session, clock, online } = await node((arrival) => letIn(arrival, key));
+    const { up, session, clock, online } = await node((arrival) => acceptNode(arrival, key));
     const connection = await up();
     await clock.advance(1000);
     clock.sleepMachine(3_600_000);
@@ -312,7 +312,7 @@ describe("a session", () => {
   test("reconnects after a loss", async () => {
     const servers: WebSocket[] = [];
     const { up, session, clock, online } = await node(async (arrival) => {
-      servers.push((await letIn(arrival, key)).socket);
+      servers.push((await acceptNode(arrival, key)).socket);
     });
     await up();
     (await waitFor("the server", () => servers[0])).terminate();

@@ -45,7 +45,7 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
     controlPlane: { iss: ISS, keys: keysClaims(root, [key]) },
   };
   const offer = new Map<string, { version: number; body: string }>();
-  const asked: string[] = [];
+  const requested: string[] = [];
   const allowed: number[] = [];
   const known: unknown[] = [];
   const accepted: string[] = [];
@@ -86,7 +86,7 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
     onOverdue: () => void overdue.push(sync.overdue.map(({ name, cause }) => `${name}: ${cause}`).join()),
   });
   const request = (_method: string, { name, have }: { name: string; have: number }) => {
-    asked.push(name);
+    requested.push(name);
     const version = offer.get(name)?.version ?? (name === "keys" ? 1 : 0);
     return Promise.resolve(version === have ? { version, unchanged: true } : { version, ticket: name });
   };
@@ -110,7 +110,7 @@ async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
     documents,
     clock,
     offer,
-    asked,
+    requested,
     accepted,
     refused,
     health,
@@ -145,11 +145,11 @@ describe("documents", () => {
   });
 
   test("that are the same are not requested, until a hint or ten minutes", async () => {
-    const { put, connect, documents, asked, sync, clock } = await setUp();
+    const { put, connect, documents, requested, sync, clock } = await setUp();
     await put("node", 2, nodeDocument());
     connect();
     await waitFor("the document", () => documents.version("node") === 2);
-    await waitFor("the rest", () => asked.length === 1);
+    await waitFor("the rest", () => requested.length === 1);
     await put("node", 3, nodeDocument({ tags: { a: "b" } }));
     sync.look(["node"]);
     await waitFor("the newer one", () => documents.version("node") === 3);
@@ -171,12 +171,12 @@ describe("documents", () => {
   });
 
   test("that are refused are not fetched again until a newer one comes", async () => {
-    const { put, connect, documents, refused, sync, asked } = await setUp();
+    const { put, connect, documents, refused, sync, requested } = await setUp();
     await put("node", 2, { ...nodeDocument(), state: "ASLEEP" });
     connect();
     await waitFor("the refusal", () => refused.length === 1);
     sync.look(["node"]);
-    await waitFor("the second look", () => asked.length >= 2);
+    await waitFor("the second look", () => requested.length >= 2);
     expect(refused).toEqual(["node 2 invalid-document"]);
     await put("node", 3, nodeDocument());
     sync.look(["node"]);
@@ -272,10 +272,10 @@ test.each([
   [500, 1_800_000, 0.5, 2000],
 ])(
   "obeys an answer %i with Retry-After %i ms, with a chance of %d, for %i ms, whatever happens meanwhile",
-  async (code, asked, chance, wait) => {
-    const { put, connect, documents, clock, answer, sync, asked: requests } = await setUp({ chance });
+  async (code, requested, chance, wait) => {
+    const { put, connect, documents, clock, answer, sync, requested: requests } = await setUp({ chance });
     await put("node", 2, nodeDocument());
-    answer(code, asked);
+    answer(code, requested);
     connect();
     // Until the failure there is the timer of ten minutes; afterwards one for the retry.
     await waitFor("the request", () => requests.length === 1);
@@ -358,7 +358,7 @@ test("fetches refused documents again when the keys or the node's document chang
 });
 
 test("does not fetch a rolled back version again, and a newer one ends the rollback", async () => {
-  const { put, connect, documents, asked, accepted, refused, sync, clock } = await setUp();
+  const { put, connect, documents, requested, accepted, refused, sync, clock } = await setUp();
   await put("node", 2, nodeDocument());
   connect();
   await waitFor("the first", () => documents.version("node") === 2);
@@ -367,9 +367,9 @@ test("does not fetch a rolled back version again, and a newer one ends the rollb
   await waitFor("the second", () => documents.version("node") === 3);
   await documents.rollBack("node", clock.now());
   const before = accepted.length;
-  asked.length = 0;
+  requested.length = 0;
   sync.look(["node"]);
-  await waitFor("the question", () => asked.length > 0);
+  await waitFor("the question", () => requested.length > 0);
   await put("node", 4, nodeDocument());
   sync.look(["node"]);
   await waitFor("the newer one", () => documents.version("node") === 4);
@@ -435,16 +435,16 @@ describe("an unavailable document", () => {
   });
 
   test("yields to a newer version once, however often it changes", async () => {
-    const { sync, asked, connect, put, hangUntil, documents } = await setUp();
+    const { sync, requested, connect, put, hangUntil, documents } = await setUp();
     await put("node", 1, node);
     hangUntil(new Promise(() => undefined));
     connect();
-    await waitFor("the question", () => asked.includes("node"));
+    await waitFor("the question", () => requested.includes("node"));
     await put("node", 2, node);
     const let2 = deferred<undefined>();
     hangUntil(let2.promise);
     sync.changed("node", 2);
-    await waitFor("the other question", () => asked.filter((name) => name === "node").length === 2);
+    await waitFor("the other question", () => requested.filter((name) => name === "node").length === 2);
     sync.changed("node", 3);
     let2.resolve(undefined);
     await waitFor("the document", () => documents.version("node") === 2);

@@ -58,11 +58,11 @@ class OpenedThing implements OpenedStream {
 /** The other side of a stream, over a pair of pipes. */
 function otherSide() {
   const [here, there] = duplexPair();
-  const told: string[] = [];
+  const reported: string[] = [];
   let end: FrameEnd | undefined;
   const socket = framedStream(there, 1024 * 1024);
-  socket.listen({ onData: () => undefined, onText: (text) => told.push(text), onEnd: (how) => (end = how) });
-  return { here: framedStream(here, 1024 * 1024), socket, told, end: () => end, wire: there };
+  socket.listen({ onData: () => undefined, onText: (text) => reported.push(text), onEnd: (how) => (end = how) });
+  return { here: framedStream(here, 1024 * 1024), socket, reported, end: () => end, wire: there };
 }
 
 test("obeys an order once, and releases what it opened if the dial fails", async () => {
@@ -147,14 +147,14 @@ test("ends after an hour without data, with a reason; pings do not count", async
     await new Promise((resolve) => setImmediate(resolve));
     await clock.advance(15_000);
   }
-  expect(other.told).toEqual([]);
+  expect(other.reported).toEqual([]);
   for (let i = 0; i < 3; i += 1) {
     other.socket.send(JSON.stringify({ type: "resize", cols: 80, rows: 24 }));
     await new Promise((resolve) => setImmediate(resolve));
     await clock.advance(15_000);
   }
   await joined;
-  expect(other.told.map((text) => JSON.parse(text) as unknown)).toMatchObject([{ type: "error", code: "timeout" }]);
+  expect(other.reported.map((text) => JSON.parse(text) as unknown)).toMatchObject([{ type: "error", code: "timeout" }]);
   expect(terminals[0]?.stream.destroyed).toBe(true);
 });
 

@@ -120,34 +120,34 @@ describe("the recorder", () => {
     const sql = new DatabaseSync(":memory:");
     sql.exec(spoolMigration);
     const spool = new Spool(sql, () => undefined);
-    let looks = 0;
-    const recorder = flowRecorder({ names: NAMES, clock, spool, onReady: () => void (looks += 1) });
-    return { clock, spool, recorder, looks: () => looks };
+    let polls = 0;
+    const recorder = flowRecorder({ names: NAMES, clock, spool, onReady: () => void (polls += 1) });
+    return { clock, spool, recorder, polls: () => polls };
   }
   const flows = (count: number) => Array.from({ length: count }, () => FLOW);
 
   test("sends few flows together after ten seconds", async () => {
-    const { clock, spool, recorder, looks } = setUp();
+    const { clock, spool, recorder, polls } = setUp();
     recorder.take(flows(1));
     await clock.advance(9999);
     recorder.take(flows(3));
-    expect([looks(), spool.status().flows.queued]).toEqual([0, 4]);
+    expect([polls(), spool.status().flows.queued]).toEqual([0, 4]);
     await clock.advance(1);
-    expect(looks()).toBe(1);
+    expect(polls()).toBe(1);
     expect(spool.batch("flows")?.records[3]).toEqual(flowRecordOf(FLOW, NAMES));
     await clock.advance(60_000);
-    expect(looks()).toBe(1);
+    expect(polls()).toBe(1);
   });
 
   test("sends many at once, and leaves no timer", () => {
-    const { clock, recorder, looks } = setUp();
+    const { clock, recorder, polls } = setUp();
     recorder.take(flows(200));
     recorder.take(flows(300));
-    expect([looks(), clock.pendingTimers]).toEqual([1, 0]);
+    expect([polls(), clock.pendingTimers]).toEqual([1, 0]);
     recorder.take([]);
     expect(clock.pendingTimers).toBe(0);
     recorder.take(flows(1));
     recorder.close();
-    expect([looks(), clock.pendingTimers]).toEqual([1, 0]);
+    expect([polls(), clock.pendingTimers]).toEqual([1, 0]);
   });
 });

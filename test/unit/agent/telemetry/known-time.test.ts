@@ -103,25 +103,25 @@ it("writes nothing at a stop when no control plane has sent the time", async () 
 
 it("a clock that is off by more than 300 s raises one event, which is cleared within 60 s of a right clock", () => {
   const { known, time } = rig(BUILT + DAY);
-  const told: string[] = [];
+  const reported: string[] = [];
   const events = {
-    raise: ({ level, message }: { level: string; message: string }) => void told.push(`${level} ${message}`),
-    clear: ({ message }: { message: string }) => void told.push(`clear ${message}`),
+    raise: ({ level, message }: { level: string; message: string }) => void reported.push(`${level} ${message}`),
+    clear: ({ message }: { message: string }) => void reported.push(`clear ${message}`),
   };
   reportClock(known, events);
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
   known.receive(time.now - 301_000);
   reportClock(known, events);
   known.receive(time.now + 900_000);
   reportClock(known, events);
-  expect(told.splice(0)).toEqual([
+  expect(reported.splice(0)).toEqual([
     "ERROR This machine's clock is 301 s ahead of the control plane's",
     "ERROR This machine's clock is 900 s behind the control plane's",
   ]);
   known.receive(time.now + 120_000);
   reportClock(known, events);
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
   known.receive(time.now + 1000);
   reportClock(known, events);
-  expect(told).toEqual(["clear This machine's clock agrees with the control plane's"]);
+  expect(reported).toEqual(["clear This machine's clock agrees with the control plane's"]);
 });

@@ -25,18 +25,18 @@ const order = { skipUnattended: false, isForced: false, by: "control-plane" } as
 function rig(changes: Partial<UpgradesOptions> & { isManaged?: boolean } = {}) {
   const clock = new FakeClock();
   const started: UpgradeRequest[] = [];
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const state = {
     standing: undefined as UpgradeStanding | undefined,
     list: [] as InstalledVersion[],
     isAtWork: false,
     refusal: undefined as Error | undefined,
-    osTold: undefined as number | undefined,
+    osReported: undefined as number | undefined,
     changes: 0,
   };
   const events = createEventLog({
     clock,
-    sink: ({ eventType, state: at, level, message }) => told.push([eventType, at, level, message]),
+    sink: ({ eventType, state: at, level, message }) => reported.push([eventType, at, level, message]),
   });
   const upgrades = new Upgrades({
     clock,
@@ -59,11 +59,11 @@ function rig(changes: Partial<UpgradesOptions> & { isManaged?: boolean } = {}) {
     isNetworkPending: () => false,
     ending: () => undefined,
     events,
-    audit: ({ category, value }) => told.push([category, value]),
+    audit: ({ category, value }) => reported.push([category, value]),
     lastReported: {
-      load: () => Promise.resolve(state.osTold),
+      load: () => Promise.resolve(state.osReported),
       save(at) {
-        state.osTold = at;
+        state.osReported = at;
         return Promise.resolve();
       },
     },
@@ -72,7 +72,7 @@ function rig(changes: Partial<UpgradesOptions> & { isManaged?: boolean } = {}) {
     },
     ...changes,
   });
-  return { upgrades, state, started, told, clock };
+  return { upgrades, state, started, reported, clock };
 }
 
 describe("an upgrade", () => {
@@ -155,7 +155,7 @@ describe("the state of an upgrade", () => {
   });
 
   test("is an event when it failed, once for each time, until one succeeds", async () => {
-    const { upgrades, state, told } = rig();
+    const { upgrades, state, reported } = rig();
     state.standing = failed;
     await upgrades.refresh();
     await upgrades.refresh();
@@ -167,7 +167,7 @@ describe("the state of an upgrade", () => {
     await upgrades.refresh();
     await upgrades.refresh();
     const message = `The upgrade from ${OLD} to ${NEW} failed: crashed: it ended three times`;
-    expect(told).toEqual([
+    expect(reported).toEqual([
       ["Upgrade Failed", "EXCEEDED", "ERROR", message],
       ["Upgrade Failed", "CLEARED", "INFO", "Another upgrade has been tried since"],
       ["Upgrade Failed", "EXCEEDED", "ERROR", message],
@@ -176,7 +176,7 @@ describe("the state of an upgrade", () => {
   });
 
   test("is failed when the version was abandoned after it had passed its verification", async () => {
-    const { upgrades, state, told } = rig({ version: OLD });
+    const { upgrades, state, reported } = rig({ version: OLD });
     state.standing = completed;
     const given = { code: "given-up", message: "it was started 3 times and never ended well" };
     state.list = [
@@ -198,7 +198,7 @@ describe("the state of an upgrade", () => {
       "node.upgrade.state": "FAILED",
       "node.upgrade.reason": `given-up: ${given.message}`,
     });
-    expect(told).toEqual([
+    expect(reported).toEqual([
       ["Upgrade Failed", "EXCEEDED", "ERROR", `The upgrade from ${OLD} to ${NEW} failed: given-up: ${given.message}`],
     ]);
     // A version reverted by an operator is another than the upgraded one.
@@ -208,15 +208,15 @@ describe("the state of an upgrade", () => {
   });
 
   test("reports an update of the operating system once", async () => {
-    const { upgrades, state, told } = rig();
+    const { upgrades, state, reported } = rig();
     state.standing = { ...completed, osUpdatedAt: 3500 };
     await upgrades.refresh();
     await upgrades.refresh();
-    expect(told).toEqual([["OS Update", "OS Security Update applied on Thu, 01 Jan 1970 00:58:20 GMT"]]);
+    expect(reported).toEqual([["OS Update", "OS Security Update applied on Thu, 01 Jan 1970 00:58:20 GMT"]]);
   });
 
   test("reports that the operating system was not updated until it is", async () => {
-    const { upgrades, state, told } = rig();
+    const { upgrades, state, reported } = rig();
     const osReason = { code: "package-database", message: "packages are not completely installed: half" };
     state.standing = { ...completed, osReason };
     await upgrades.refresh();
@@ -224,14 +224,14 @@ describe("the state of an upgrade", () => {
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.os.reason": `package-database: ${osReason.message}` });
     expect(upgrades.why({ schema: 1, reasons: [] }).reasons).toMatchObject([{ code: "os-update-failed" }]);
     const text = `The operating system was not updated: package-database: ${osReason.message}`;
-    expect(told).toEqual([["Upgrade Failed", "EXCEEDED", "WARNING", text]]);
+    expect(reported).toEqual([["Upgrade Failed", "EXCEEDED", "WARNING", text]]);
     // An upgrade without packages reports none.
     state.standing = { ...completed, begunAt: 5000 };
     await upgrades.refresh();
-    expect(told).toHaveLength(1);
+    expect(reported).toHaveLength(1);
     state.standing = { ...completed, begunAt: 6000, osUpdatedAt: 6001 };
     await upgrades.refresh();
-    expect(told.slice(1, 2)).toEqual([["Upgrade Failed", "CLEARED", "INFO", "The operating system was updated"]]);
+    expect(reported.slice(1, 2)).toEqual([["Upgrade Failed", "CLEARED", "INFO", "The operating system was updated"]]);
   });
 
   test("reports that the running version is on trial", async () => {

@@ -46,7 +46,7 @@ test("the next start of the agent deletes the hidden parts of an interrupted cap
 
   const next = opened(stateDir, "next");
   await next.resume();
-  await waitFor("they are gone", () => readdirSync(captures).length === 1);
+  await waitFor("they are removed", () => readdirSync(captures).length === 1);
   expect(readdirSync(captures)).toEqual(["a.pcap0"]);
   await waitFor("nothing is noted any more", () => !existsSync(join(stateDir, "data-store.unfinished")));
 });

@@ -120,9 +120,9 @@ describe("connectors and services", () => {
       });
     const provider = await provided(hanging);
     const caller = new AbortController();
-    const asked = provider.connectors(caller.signal);
+    const requested = provider.connectors(caller.signal);
     caller.abort();
-    expect((await asked).overlay.reason).toBe("it does not answer");
+    expect((await requested).overlay.reason).toBe("it does not answer");
   });
 });
 
@@ -130,40 +130,40 @@ describe("the output of a trigger for a slow reader", () => {
   const LINES = 5000;
 
   function talkative() {
-    let said = 0;
+    let output = 0;
     let isOver = false;
     const talk = stream("talk", async ({ emit, signal }) => {
       try {
-        for (; said < LINES && !signal.aborted; said += 1) await emit({ kind: "json", data: { said } });
+        for (; output < LINES && !signal.aborted; output += 1) await emit({ kind: "json", data: { printed: output } });
       } finally {
         isOver = true;
       }
       return { exitCode: 0 };
     });
-    return { dispatcher: rig([talk]).dispatcher, said: () => said, isOver: () => isOver };
+    return { dispatcher: rig([talk]).dispatcher, output: () => output, isOver: () => isOver };
   }
 
   test("waits without work, and arrives complete", async () => {
-    const { dispatcher, said } = talkative();
+    const { dispatcher, output } = talkative();
     const lines = runLocally(dispatcher, "talk", {}, new AbortController().signal);
     await lines.next();
-    await untilHolds(() => expect(said()).toBeGreaterThan(500));
+    await untilHolds(() => expect(output()).toBeGreaterThan(500));
     // A busy loop would keep calling this.
     const immediate = vi.spyOn(globalThis, "setImmediate");
     await someTurns();
     expect(immediate).not.toHaveBeenCalled();
     immediate.mockRestore();
-    expect(said()).toBeLessThan(LINES);
+    expect(output()).toBeLessThan(LINES);
     let count = 1;
     for await (const line of lines) count += line.kind === "progress" ? 1 : 0;
     expect(count).toBe(LINES);
   });
 
   test("ends with the reader", async () => {
-    const { dispatcher, said, isOver } = talkative();
+    const { dispatcher, output, isOver } = talkative();
     const lines = runLocally(dispatcher, "talk", {}, new AbortController().signal);
     await lines.next();
-    await untilHolds(() => expect(said()).toBeGreaterThan(500));
+    await untilHolds(() => expect(output()).toBeGreaterThan(500));
     await lines.return(undefined);
     await untilHolds(() => expect(isOver()).toBe(true));
     await dispatcher.close();

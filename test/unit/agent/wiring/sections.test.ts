@@ -189,7 +189,7 @@ test("the rules of a path's local address stay while the overlay is not connecte
   const [network] = listSections({ ...deps, documents: { current: { node } } });
   const wan = { nic: "eth0", ip: "198.51.100.10/24", gateway: "198.51.100.1" };
   const second = { nic: "eth1", ip: "10.1.0.1/24", addIps: ["10.1.0.9/24"], gateway: "10.1.0.254" };
-  const view = await network?.prepare({ interfaces: [wan, second] }).look(forever);
+  const view = await network?.prepare({ interfaces: [wan, second] }).observe(forever);
   const planned = JSON.stringify(view?.steps);
   expect(planned).toContain("rule add priority 5301 from 10.1.0.1/32 table 200002");
   expect(planned).not.toContain("from 10.1.0.9/32");

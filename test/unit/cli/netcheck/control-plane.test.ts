@@ -110,7 +110,7 @@ test("through a proxy the node's own route does not count", async () => {
     http: { status: "pass" },
     mtu: { status: "skip" },
   });
-  expect(proxy.asked).toContain(`cp.test:${port}`);
+  expect(proxy.requests).toContain(`cp.test:${port}`);
   proxy.refusal = "407 Proxy Authentication Required";
   const refused = byCheck(await checkControlPlane(target, someTools()));
   expect(refused["proxy"]).toMatchObject({ status: "fail", message: `proxy ${proxies.https.host}: answered 407` });

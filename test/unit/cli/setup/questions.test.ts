@@ -24,21 +24,21 @@ const license = `${someLicense({}).split(".").slice(0, 2).join(".")}.${"s".repea
 function converse(texts: readonly string[], given: Facts = facts) {
   let answers: Answers = {};
   let id: QuestionId | "done" = firstQuestion(given);
-  const asked: string[] = [];
+  const requested: string[] = [];
   for (const text of texts) {
     if (id === "done") throw new Error(`nothing was asked any more before ${text}`);
-    asked.push(id);
+    requested.push(id);
     const parsed = questions[id].parse(text, answers, given);
-    if (parsed.is !== "answer") return { answers, asked, end: parsed };
+    if (parsed.is !== "answer") return { answers, requested, end: parsed };
     ({ answers } = parsed);
     id = parsed.next;
   }
-  return { answers, asked, end: id };
+  return { answers, requested, end: id };
 }
 
 describe("the dialogue", () => {
   it("asks for a static address, a proxy, the time and a license", () => {
-    const { answers, asked, end } = converse([
+    const { answers, requested, end } = converse([
       "eth0",
       "static",
       "192.0.2.10",
@@ -50,7 +50,7 @@ describe("the dialogue", () => {
       "",
       license,
     ]);
-    expect(asked).toEqual(["nic", "method", "ip", "mask", "gateway", "dns", "proxy", "noProxy", "time", "license"]);
+    expect(requested).toEqual(["nic", "method", "ip", "mask", "gateway", "dns", "proxy", "noProxy", "time", "license"]);
     expect(end).toBe("done");
     expect(answers).toMatchObject({
       wan: { nic: "eth0", fixed: { ip: "192.0.2.10/25", gateway: "192.0.2.1" }, dns: ["192.0.2.53", "198.51.100.53"] },
@@ -63,13 +63,13 @@ describe("the dialogue", () => {
   it("leaves everything unchanged if the operator only presses Enter", () => {
     expect(converse(["", "", "", ""])).toEqual({
       answers: {},
-      asked: ["nic", "proxy", "time", "license"],
+      requested: ["nic", "proxy", "time", "license"],
       end: "done",
     });
   });
 
   it("asks for no license on a registered node, and for no network if unsupported", () => {
-    expect(converse(["", ""], { ...facts, isRegistered: true, whyNoNetwork: "no agent runs" }).asked).toEqual([
+    expect(converse(["", ""], { ...facts, isRegistered: true, whyNoNetwork: "no agent runs" }).requested).toEqual([
       "proxy",
       "time",
     ]);

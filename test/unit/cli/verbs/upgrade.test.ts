@@ -66,7 +66,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
       ]),
     );
     expect(exit).toBe("ok");
-    expect(agent.provider.asked).toEqual([
+    expect(agent.provider.requested).toEqual([
       { order: { from: "https://a.example/m.jws", isForced: false, skipUnattended: true } },
     ]);
     expect(shown).toEqual([
@@ -83,7 +83,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     const { call, shown } = someCall(agent, { values: { stage: true } });
     const staged = { state: "STAGED", from: OLD, to: NEW, begunAt: 5 } as const;
     expect(await upgradeVerb.run(happening(call, [() => stand(step("fetching")), () => stand(staged)]))).toBe("ok");
-    expect(agent.provider.asked).toEqual([{ order: { isForced: false, skipUnattended: false, stageOnly: true } }]);
+    expect(agent.provider.requested).toEqual([{ order: { isForced: false, skipUnattended: false, stageOnly: true } }]);
     expect(shown.at(-1)).toBe(`${NEW} is staged: 'holdfast upgrade' switches to it\n`);
   });
 
@@ -130,19 +130,19 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
 
   test("requests it itself when no agent runs", async () => {
     const { stand } = versionsHere();
-    const asked: unknown[] = [];
+    const requested: unknown[] = [];
     const dir = tempDir();
     mkdirSync(join(dir, "run"));
     const { call } = someCall({ stateDir: dir, runDir: join(dir, "run") }, { positionals: ["m.jws"] });
     const offline = {
       askUpgrade: () =>
         Promise.resolve((_where: unknown, order: unknown) => {
-          asked.push(order);
+          requested.push(order);
           return Promise.resolve({ output: { status: UPGRADE_ANSWERS.begun } });
         }),
     };
     expect(await upgradeVerb.run(happening({ ...call, offline }, [() => stand(completed)]))).toBe("ok");
-    expect(asked).toEqual([{ from: join(process.cwd(), "m.jws"), isForced: false, skipUnattended: false }]);
+    expect(requested).toEqual([{ from: join(process.cwd(), "m.jws"), isForced: false, skipUnattended: false }]);
   });
 
   test("only prints the available version with --check", async () => {

@@ -138,7 +138,7 @@ const WAYS: readonly Way[] = [
     held: ["nodes::service:tg-tcpdump"],
     on: ["*"],
     request: ["POST", `/node/${HERE.uid}/trigger/tg-tcpdump`, { file: "/x.pcap" }],
-    missing: "nodes::service:datastore-manager or nodes::remote-execute",
+    missing: "nodes::service:datastore-manager",
     resource: tgrn.node(HERE.uid),
   },
   ...["*", "nodes::*", "nodes::service:tg-capture", "nodes::remote-execute", "node-advanced::*"].map((held) => ({
@@ -166,7 +166,7 @@ test.each(WAYS)("$what: refused", async ({ held, on, request, missing, resource,
   const answer = await bench.call(method, path, { key: await bench.keyFor(held, on), json });
   expect([answer.status, answer.json]).toMatchObject([
     403,
-    { code: "forbidden", details: { permission: missing, resource } },
+    { code: "forbidden", details: { action: missing, resource } },
   ]);
   expect((await bench.fleet.node(HERE.uid))?.config).toEqual(config);
 });
@@ -217,11 +217,11 @@ describe("who holds what is needed", () => {
     const key = await bench.keyFor(["node-exec::modify"]);
     const path = `/v2/node/${HERE.uid}/exec/container`;
     const answer = await bench.call("POST", path, { key, json: container("docker.io/library/alpine") });
-    expect(answer.status).toBe(201);
+    expect(answer.status).toBe(200);
   });
 });
 
 test("a service user does not take the name of an API key", async () => {
   const answer = await bench.call("POST", "/v2/service-user", { json: { name: "admin" } });
-  expect([answer.status, answer.json]).toMatchObject([409, { code: "name-taken" }]);
+  expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^name: .*admin/)]]);
 });

@@ -10,7 +10,7 @@ beforeEach(async () => {
 describe("clusters", () => {
   it("are created, listed, shown and removed", async () => {
     const created = await bench.call("POST", "/cluster", { json: { name: "pair" } });
-    expect(created.status).toBe(201);
+    expect(created.status).toBe(200);
     expect(created.json).toMatchObject({
       fqdn: "pair.example.net",
       tgrn: "tgrn:tg::nodes:cluster/pair.example.net",
@@ -32,7 +32,7 @@ describe("clusters", () => {
   it("have names of their own", async () => {
     await bench.call("POST", "/cluster", { json: { name: "pair" } });
     const again = await bench.call("POST", "/cluster", { json: { name: "pair" } });
-    expect([again.status, again.json]).toMatchObject([409, { code: "name-taken" }]);
+    expect([again.status, again.json]).toEqual([422, [expect.stringMatching(/^name: .*pair/)]]);
   });
 
   it("are listed as far as the caller may read them", async () => {
@@ -51,7 +51,8 @@ describe("clusters", () => {
     });
     expect((await bench.call("PUT", path, { json: { value: "two words" } })).status).toBe(422);
     expect((await bench.call("PUT", path, { json: {} })).status).toBe(422);
-    expect((await bench.call("DELETE", path)).json).toMatchObject({ tags: {} });
+    expect((await bench.call("DELETE", path)).json).toEqual({});
+    expect((await bench.call("GET", "/cluster/pair.example.net")).json).toMatchObject({ tags: {} });
     expect((await bench.call("DELETE", path)).status).toBe(404);
     expect((await bench.call("PUT", "/cluster/no.example.net/tag/a", { json: { value: "b" } })).status).toBe(404);
   });
@@ -68,7 +69,7 @@ describe("what a cluster tells", () => {
     const path = "/cluster/pair.example.net/tag/site";
     const put = await bench.call("PUT", path, { key, json: { value: "rome" } });
     expect(put.json).toEqual({ fqdn: record.fqdn, tags: { site: "rome" } });
-    expect((await bench.call("DELETE", path, { key })).json).toEqual({ fqdn: record.fqdn, tags: {} });
+    expect((await bench.call("DELETE", path, { key })).json).toEqual({});
     const shown = await bench.call("GET", "/cluster/pair.example.net");
     expect(shown.json).toMatchObject({ config: { network: { tunnels: [{ name: "a", type: "ipsec", psk: "" }] } } });
   });

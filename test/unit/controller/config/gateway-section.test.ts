@@ -18,11 +18,11 @@ describe("PUT /node/{nodeID}/config/gateway", () => {
     const body = { ...server, clients: [{ name: "edge", enabled: true, tgrn: 1 }], future: { a: [1] }, master: false };
     const answer = await put(body);
     expect([answer.status, members(answer.json)["config"]]).toEqual([200, { gateway: body }]);
-    const shown = await bench.call("GET", `/node/${uid}?projection[0][0]=config&projection[0][1]=gateway`);
+    const shown = await bench.call("GET", `/node/${uid}`);
     expect(members(shown.json)["config"]).toEqual({ gateway: body });
     expect(members((await put({ enabled: false })).json)["config"]).toEqual({ gateway: { enabled: false } });
     const gone = await bench.call("DELETE", `/node/${uid}/config/gateway`);
-    expect([gone.status, members(gone.json)["config"]]).toEqual([200, {}]);
+    expect([gone.status, gone.json]).toEqual([200, {}]);
     expect(await bench.fleet.users()).toEqual(["admin", "admin", "admin"]);
   });
 
@@ -59,7 +59,7 @@ describe("PUT /node/{nodeID}/config/gateway", () => {
     const deep = `{"enabled":false,"a":${"[".repeat(24)}${"]".repeat(24)}}`;
     for (const body of ["[]", "null", "7", deep, '{"enabled":false,"a":{"__proto__":1}}']) {
       const { status, json } = await raw(body);
-      expect([status, json]).toEqual([422, [expect.stringMatching(/^gateway: /)]]);
+      expect([status, json]).toEqual([422, [expect.stringMatching(/^gateway[:.]/)]]);
     }
     expect((await raw(JSON.stringify({ enabled: false, a: "x".repeat(4 * 1024 * 1024) }))).status).toBe(413);
   });

@@ -112,10 +112,7 @@ describe("the section network of a node", () => {
     for (const method of ["GET", "PUT", "DELETE"]) {
       const json = method === "PUT" ? { json: NETWORK } : {};
       const answer = await bench.call(method, `/node/${agent}/config/network`, json);
-      expect([answer.status, answer.json]).toMatchObject([
-        422,
-        { code: "not-supported", details: { field: "network" } },
-      ]);
+      expect([answer.status, answer.json]).toEqual([422, ["network: agents have no network section"]]);
     }
   });
 });
@@ -161,7 +158,7 @@ describe("the section network of a cluster", () => {
     expect((await put(paths.cluster, INHERITED, key)).json).toEqual({ fqdn: FQDN, config: { network: INHERITED } });
     expect((await put(paths.node, {}, key)).status).toBe(403);
     expect((await bench.call("GET", paths.cluster, { key })).status).toBe(403);
-    expect((await bench.call("DELETE", paths.cluster, { key })).json).toEqual({ fqdn: FQDN, config: {} });
+    expect((await bench.call("DELETE", paths.cluster, { key })).json).toEqual({});
     for (const method of ["GET", "PUT", "DELETE"]) {
       const json = method === "PUT" ? { json: {} } : {};
       expect((await bench.call(method, "/cluster/no.example.net/config/network", json)).status).toBe(404);

@@ -188,7 +188,7 @@ describe("alerts", () => {
   it("refuse parameters that they do not know, in every list", async () => {
     for (const path of ["/alert", `/alert/${one.uid}`, "/v2/alert", `/v2/alert/${one.uid}`]) {
       const { status, json } = await bench.call("GET", `${path}?levels=ERROR`);
-      expect([status, json], path).toEqual([422, ["query: has unknown fields: levels"]]);
+      expect([status, json], path).toEqual([422, [expect.stringMatching(/^query: unknown parameter 'levels'; /)]]);
     }
   });
 
@@ -224,7 +224,7 @@ describe("alerts", () => {
     const path = `/v2/alert/${one.uid}/Identity%20Shared`;
     const refused = await bench.call("DELETE", path, { key: await bench.keyFor(["alerts::read"]) });
     expect(refused.status).toBe(403);
-    expect(refused.json).toMatchObject({ details: { permission: "nodes::manage" } });
+    expect(refused.json).toMatchObject({ details: { action: "nodes::manage" } });
     const key = await bench.keyFor(["alerts::read", "nodes::manage"]);
     expect((await bench.call("DELETE", path, { key })).status).toBe(404);
   });

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { isKnownAction, knownPermissions } from "../../../../src/controller/access/policies/permissions.ts";
+import { TERMINAL_PATH } from "../../../../src/controller/containers/terminal-routes.ts";
 import type { Route } from "../../../../src/controller/http/route.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 
@@ -18,12 +19,13 @@ beforeAll(async () => {
   uid = (await bench.fleet.add({ name: "one" })).uid;
 });
 
-const filled = (path: string): string =>
+const filled = (path: string, id = uid): string =>
   path
-    .replace(/\{node(ID|Id)\}/, uid)
+    .replace(/\{node(ID|Id)\}/, id)
     .replace(/\{fqdn\}/, "one.example.net")
     .replace(/\{clusterFQDN\}/, "pair.example.net")
     .replace(/\{event\}/, "tg-ping")
+    .replace(/\{domain\}/, "example.net")
     .replaceAll(/\{\w+\}/g, "any");
 
 describe("every route", () => {
@@ -37,9 +39,17 @@ describe("every route", () => {
     expect(named.filter((name) => !isKnownAction(name))).toEqual([]);
   });
 
-  it("but five needs a permission", () => {
+  it("but seven needs a permission", () => {
     const open = routes.filter(({ permissions }) => permissions.length === 0).map(({ path }) => path);
-    expect(open.sort()).toEqual(["/healthz", "/oauth/token", "/openapi.json", "/registry/token", "/releases/{name}"]);
+    expect(open.sort()).toEqual([
+      "/healthz",
+      "/oauth/token",
+      "/openapi.json",
+      "/org/mine",
+      "/registry/token",
+      "/releases/{name}",
+      "/v2/auth/token",
+    ]);
   });
 
   it.each(guarded.map((route) => [label(route), route] as const))("%s wants credentials", async (_, route) => {
@@ -47,7 +57,10 @@ describe("every route", () => {
       const answer = await bench.call(route.method, filled(route.path), { key });
       expect(answer.status).toBe(401);
       expect(answer.json).toMatchObject({ code: "unauthorized", error: expect.any(String) as unknown });
-      expect(answer.headers.get("www-authenticate")).toMatch(/^Bearer realm=/);
+      expect(answer.headers.get("www-authenticate")).toBeNull();
+      const browser = { accept: "text/html,application/xhtml+xml" };
+      const shown = await bench.call(route.method, filled(route.path), { key, headers: browser });
+      expect(shown.headers.get("www-authenticate")).toMatch(/^Bearer realm=/);
     }
   });
 
@@ -63,7 +76,7 @@ describe("every route", () => {
     for (const key of keys) {
       const answer = await bench.call(route.method, filled(route.path), { key });
       expect(answer.status).toBe(403);
-      expect(answer.json).toMatchObject({ code: "forbidden", details: { permission: needed.join(" or ") } });
+      expect(answer.json).toMatchObject({ code: "forbidden", details: { action: needed[0] } });
       expect(z.object({ details: z.object({ resource: z.string() }) }).safeParse(answer.json).success).toBe(true);
     }
     expect(await bench.fleet.users()).toEqual([]);
@@ -87,15 +100,152 @@ describe("every route", () => {
       const send = (body: string | Uint8Array, type = "application/json") =>
         bench.call(route.method, path, { body, headers: { "content-type": type } });
       expect((await send("{}", "text/plain")).status).toBe(415);
-      expect((await send("{")).status).toBe(400);
-      expect((await send(new Uint8Array([0xff, 0xfe]))).status).toBe(400);
-      expect((await send('{"a":{"__proto__":{}}}')).status).toBe(422);
-      expect((await send("[".repeat(33) + "]".repeat(33))).status).toBe(422);
+      for (const [body, line] of [
+        ["{", /^\w+: not JSON: /],
+        [new Uint8Array([0xff, 0xfe]), /^\w+: not valid UTF-8$/],
+        ['{"a":{"__proto__":{}}}', /^(\w+\.)?a\.__proto__: /],
+        ['{"a":[{"b":1,"\\u0062":2}]}', /^(\w+\.)?a\.0\.b: the name a\.0\.b is given twice$/],
+        ["[".repeat(33) + "]".repeat(33), /^\w+: nested deeper than/],
+      ] as const) {
+        const answer = await send(body);
+        expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
+      }
       expect((await send(" ".repeat(4 * 1024 * 1024 + 1))).status).toBe(413);
       expect((await send("[]")).status).toBe(422);
+      // At least one mebibyte reaches the checks of content.
+      if (route.path === "/v2/auth/token") continue;
+      expect((await send(`{"zz":"${"x".repeat(1024 * 1024 - 64)}"}`)).status).not.toBe(413);
     }
     expect(await bench.fleet.users()).toEqual([]);
     expect(bench.fleet.triggered).toEqual([]);
+  });
+});
+
+const written = routes
+  .filter(({ method, form }) => method !== "GET" && form === undefined)
+  .map((route) => [label(route), route] as const);
+const all = routes.map((route) => [label(route), route] as const);
+
+let added = 0;
+/** Adds a node, so that a change of one does not meet the change before. */
+const freshNode = (): string => bench.fleet.add({ name: `fresh-${(added += 1)}` }).uid;
+
+describe("every route, as clients use it,", () => {
+  it("promises 200, and no status that clients take for a failure or a conflict", () => {
+    const statuses = routes.flatMap(({ answers }) => Object.keys(answers).map(Number));
+    const success = new Set(statuses.filter((status) => status < 300));
+    // 101 is a terminal, 206 a range of a release file that the client asked for.
+    expect([...success].sort((a, b) => a - b)).toEqual([101, 200, 206]);
+    expect(statuses).not.toContain(409);
+    const bad = routes.filter(({ path, answers }) => path !== "/oauth/token" && 400 in answers);
+    expect(bad.map(label)).toEqual([]);
+  });
+
+  it.each(written)("%s takes the literal null, with and without a type, for no body", async (_, route) => {
+    const send = async (body: string | undefined, headers: Record<string, string>) => {
+      const options = body === undefined ? { headers } : { headers, body };
+      const { status, json } = await bench.call(route.method, filled(route.path, freshNode()), options);
+      return [status, Array.isArray(json) ? json : []];
+    };
+    const none = await send(undefined, {});
+    expect(await send("null", { "content-type": "" })).toEqual(none);
+    expect(await send(" null\n", { "content-type": "application/json" })).toEqual(none);
+  });
+
+  const ignoring = written.filter(([, { method, body }]) => method === "DELETE" && body === undefined);
+  it.each(ignoring)("%s ignores its body", async (_, route) => {
+    const plain = await bench.call(route.method, filled(route.path, freshNode()));
+    for (const body of ['{"uid":"x"}', "{", "x".repeat(2 * 1024 * 1024)]) {
+      const { status } = await bench.call(route.method, filled(route.path, freshNode()), { body });
+      expect(status).toBe(plain.status);
+    }
+  });
+
+  it("of DELETE answers {}, and only that of the data store reads a body", () => {
+    const removing = routes.filter(({ method }) => method === "DELETE");
+    for (const route of removing) {
+      const schema = route.answers[200]?.schema;
+      expect([label(route), schema?.safeParse({}).success, schema?.safeParse({ uid: "x" }).success]).toEqual([
+        label(route),
+        true,
+        false,
+      ]);
+    }
+    expect(removing.filter(({ body }) => body !== undefined).map(label)).toEqual([
+      "DELETE /v2/node/{nodeID}/data-store",
+    ]);
+  });
+
+  it.each(all)("%s refuses a query parameter that it does not know", async (_, route) => {
+    for (const name of ["zzz", "zzz[0]", "zzz%5B0%5D"]) {
+      const answer = await bench.call(route.method, `${filled(route.path)}?${name}=1`);
+      const spelled = decodeURIComponent(name);
+      expect([answer.status, answer.json]).toEqual([
+        422,
+        [expect.stringContaining(`query: unknown parameter '${spelled}'; `)],
+      ]);
+    }
+  });
+
+  it.each(all)("%s is served below /api, too", async (_, route) => {
+    const path = filled(route.path);
+    const plain = await bench.call(route.method, path, { key: undefined });
+    const alias = await bench.call(route.method, `/api${path}`, { key: undefined });
+    expect(alias.status).toBe(plain.status);
+    expect(alias.status === 404 ? alias.json : undefined).not.toMatchObject({ code: "unknown-path" });
+  });
+
+  it("gives the same answer below /api", async () => {
+    for (const path of ["/node", `/node/${uid}`, "/v2/policy", "/openapi.json", "/org/mine"]) {
+      expect((await bench.call("GET", `/api${path}`)).json).toEqual((await bench.call("GET", path)).json);
+    }
+  });
+
+  it("is upgraded to a terminal below /api, too", () => {
+    const paths = routes.filter(({ answers }) => 101 in answers).map(({ path }) => filled(path));
+    expect(paths).toHaveLength(1);
+    for (const path of paths) {
+      const upgraded = [path, `/api${path}`, `/api/api${path}`].map((one) => TERMINAL_PATH.test(one));
+      expect(upgraded).toEqual([true, true, false]);
+    }
+  });
+
+  it("has no trailing part, and decodes only percent signs in a segment", async () => {
+    uid = bench.fleet.services.nodes.byFqdn("one.example.net")?.uid ?? "";
+    for (const path of [`/node/${uid}/`, "/node/", "/node//", "/api/api/node", "/API/node"]) {
+      expect([path, (await bench.call("GET", path)).json]).toMatchObject([path, { code: "unknown-path" }]);
+    }
+    const tag = (name: string) => bench.call("PUT", `/node/${uid}/tag/${name}`, { json: { value: "x" } });
+    expect((await tag("a%2Db")).status).toBe(200);
+    expect(bench.fleet.services.nodes.get(uid)?.tags).toMatchObject({ "a-b": "x" });
+    expect((await bench.call("GET", "/v2/service-user/a+b")).json).toEqual(
+      (await bench.call("GET", "/v2/service-user/a%2Bb")).json,
+    );
+  });
+});
+
+describe("a query", () => {
+  const lines = async (path: string) => (await bench.call("GET", path)).json;
+
+  it("names the nearest parameter, or all", async () => {
+    expect(await lines("/node?tag=")).toEqual(["query: unknown parameter 'tag'; did you mean 'tags'?"]);
+    expect(await lines("/node?Cluster=a&x=1")).toEqual([
+      "query: unknown parameter 'Cluster'; did you mean 'cluster'?",
+      "query: unknown parameter 'x'; known are cluster, tags, projection",
+    ]);
+    expect(await lines("/cluster?x=")).toEqual(["query: unknown parameter 'x'; this path has none"]);
+  });
+
+  it("takes square brackets raw and percent-encoded", async () => {
+    const raw = await lines("/node?projection[0]=name&projection[2][0]=shadow&projection[2][1]=reported");
+    const encoded = "projection%5B0%5D=name&projection%5B2%5D%5B0%5D=shadow&projection%5B2%5D%5B1%5D=reported";
+    expect(await lines(`/node?${encoded}`)).toEqual(raw);
+    expect(raw).toEqual(expect.arrayContaining([expect.objectContaining({ name: "one" })]));
+    expect(JSON.stringify(raw)).toContain('"shadow":{"reported":{');
+    expect(await lines("/node?projection[]=config")).toEqual([
+      expect.stringMatching(/^projection: config is too large/),
+    ]);
+    expect((await bench.call("GET", "/v2/event?levels[0]=INFO&levels%5B1%5D=ERROR")).status).toBe(200);
   });
 });
 

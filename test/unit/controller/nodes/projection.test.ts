@@ -8,8 +8,8 @@ import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
 const BASE = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"];
 const node = publicNode(nodeRecord({ cluster: "pair.example.net" }), "full");
 
-function project(query: string): Record<string, unknown> {
-  const projection = parseProjection(new URLSearchParams(query));
+function project(query: string, isLimited = false): Record<string, unknown> {
+  const projection = parseProjection(new URLSearchParams(query), isLimited);
   if (projection === undefined) throw new Error("no projection");
   const { uid, state, type, tags, tgTags, tgrn, keys, ...rest } = projectNode(node, projection);
   expect({ uid, state, type, tags, tgTags, tgrn, keys }).toEqual(
@@ -20,7 +20,7 @@ function project(query: string): Record<string, unknown> {
 
 describe("a projection", () => {
   it("is absent without its parameter", () => {
-    expect(parseProjection(new URLSearchParams("cluster=a&projections=b"))).toBeUndefined();
+    expect(parseProjection(new URLSearchParams("cluster=a&projections=b"), false)).toBeUndefined();
   });
 
   it.each([
@@ -38,9 +38,24 @@ describe("a projection", () => {
     expect(Object.keys(shown)).toEqual(fields);
   });
 
-  it.each(["config", "shadow"])("refuses the flat key %s", (field) => {
-    const query = new URLSearchParams(`projection[]=${field}`);
-    expect(() => parseProjection(query)).toThrow(expect.objectContaining({ code: "too-large" }));
+  it.each(["config", "shadow"])("refuses the flat key %s, but indexed in a limited list", (field) => {
+    const refusal = expect.objectContaining({
+      code: "invalid-query",
+      message: expect.stringMatching(`^projection: ${field} is too large`) as string,
+    }) as Error;
+    for (const [query, isLimited] of [
+      [`projection[]=${field}`, true],
+      [`projection=${field}`, true],
+      [`projection[0]=${field}`, false],
+    ] as const) {
+      expect(() => parseProjection(new URLSearchParams(query), isLimited)).toThrow(refusal);
+    }
+    expect(project(`projection[4]=${field}`, true)).toEqual({ [field]: node[field] });
+  });
+
+  it("is in the order of its indexes, gaps allowed", () => {
+    const shown = project("projection[9]=name&projection[3][0]=config&projection[3][1]=gateway&projection[1]=fqdn");
+    expect(Object.keys(shown)).toEqual(["fqdn", "config", "name"]);
   });
 
   it("opens config and shadow by segments, dots in a segment being literal", () => {
@@ -99,7 +114,7 @@ describe("a projection", () => {
     Array.from({ length: 129 }, () => "projection[]=name").join("&"),
     Array.from({ length: 17 }, (_, at) => `projection[0][${at}]=device`).join("&"),
   ])("refuses %.40s", (query) => {
-    expect(() => parseProjection(new URLSearchParams(query))).toThrow(
+    expect(() => parseProjection(new URLSearchParams(query), false)).toThrow(
       expect.objectContaining({ code: "invalid-query" }),
     );
   });
@@ -124,7 +139,7 @@ describe("a projection", () => {
     fc.assert(
       fc.property(fc.array(pair, { maxLength: 12 }), (pairs) => {
         try {
-          const projection = parseProjection(new URLSearchParams(pairs));
+          const projection = parseProjection(new URLSearchParams(pairs), false);
           if (projection !== undefined)
             expect(Object.keys(projectNode(node, projection))).toEqual(expect.arrayContaining(BASE));
         } catch (error) {

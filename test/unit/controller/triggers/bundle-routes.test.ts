@@ -57,7 +57,7 @@ it.each([
 
 it("says why there is none", async () => {
   bench.fleet.script = () => Promise.reject(new SessionError("busy", "another bundle is just being made"));
-  expect(await fetch()).toMatchObject({ status: 409, json: { code: "busy" } });
+  expect(await fetch()).toMatchObject({ status: 422, json: ["another bundle is just being made"] });
   expect((await fetch("?maxBytes=1")).status).toBeGreaterThanOrEqual(400);
   uid = (await bench.fleet.add({ name: "two", isOnline: false })).uid;
   expect(await fetch()).toMatchObject({ status: 503, json: { code: "offline" } });

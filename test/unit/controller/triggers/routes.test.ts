@@ -103,7 +103,7 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
 
   it.each(["-dash", ".dot", "a%20b", "a".repeat(65)])("knows no event %s", async (event) => {
     const answer = await trigger(event);
-    expect([answer.status, answer.json]).toMatchObject([404, { code: "unknown-event" }]);
+    expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^event: /)]]);
     expect(requests()).toEqual([]);
   });
 
@@ -154,12 +154,12 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
 
   it.each([
     [new RemoteError("invalid-body", "host: missing", { details: { field: "host" } }), 422],
-    [new RemoteError("unknown-event", "no such event"), 404],
+    [new RemoteError("unknown-event", "no such event"), 422],
     [new RemoteError("tool-missing", "mtr is not installed"), 501],
     [new RemoteError("engine-refused", "port 80 is taken by process 4711 (nginx)"), 502],
     [new RemoteError("unauthorized", "?"), 502],
     [new RemoteError("invalid-query", "?"), 502],
-    [new InputError("busy", "eight are running"), 409],
+    [new InputError("busy", "eight are running"), 422],
     [new SessionError("offline", "went away"), 503],
     [new SessionError("timeout", "too late"), 504],
   ])("hands on what the node refuses: %s", async (error, status) => {
@@ -168,8 +168,8 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     };
     for (const query of ["?wait=1", "?stream=1", ""]) {
       const answer = await trigger(`tg-ping${query}`);
-      expect([answer.status, answer.json]).toMatchObject([status, { code: error.code, error: error.message }]);
-      if (error.details !== undefined) expect(answer.json).toMatchObject({ details: error.details });
+      const told = status === 422 ? [error.message] : { code: error.code, error: error.message };
+      expect([answer.status, answer.json]).toEqual([status, told]);
     }
   });
 

@@ -7,7 +7,7 @@ import { inPath } from "../../../../src/host/engine/parse.ts";
 const ROW = { Id: "a", Names: ["/n"], ImageID: "i", Image: "r", Labels: {}, State: "running", Status: "", Created: 7 };
 
 test("reads health and exit code from the text of the list", () => {
-  const said: readonly (readonly [string, string, unknown])[] = [
+  const output: readonly (readonly [string, string, unknown])[] = [
     ["running", "Up 2 minutes", {}],
     ["running", "Up 2 minutes (healthy)", { health: "healthy" }],
     ["running", "Up 2 minutes (unhealthy)", { health: "unhealthy" }],
@@ -22,7 +22,7 @@ test("reads health and exit code from the text of the list", () => {
     ["something", "", { state: "dead" }],
     ["constructor", "", { state: "dead" }],
   ];
-  for (const [State, Status, expected] of said) {
+  for (const [State, Status, expected] of output) {
     const known = { state: State, health: undefined, exitCode: undefined };
     expect(summary({ ...ROW, State, Status }), Status).toMatchObject(Object.assign(known, expected));
   }

@@ -29,7 +29,7 @@ const event = (id: string, action: string, attributes: Record<string, string> = 
 /** An engine in this process: its contents, its state, and the requests it received. */
 class ScriptedEngine {
   readonly has = new Map<string, ContainerDetail>();
-  readonly asked: string[] = [];
+  readonly requested: string[] = [];
   failure: HostError | undefined;
   /** Requests that fail with it. */
   failing = /./;
@@ -75,7 +75,7 @@ class ScriptedEngine {
   }
 
   #answer(what: string): void {
-    this.asked.push(what);
+    this.requested.push(what);
     if (this.failure !== undefined && this.failing.test(what)) throw this.failure;
   }
 }
@@ -95,14 +95,14 @@ async function opened(...ids: string[]) {
 
 test("idle, requests only a list every five minutes, and a ping if there is something to lose", async () => {
   const empty = await opened();
-  expect(empty.engine.asked).toEqual(["events", "list"]);
+  expect(empty.engine.requested).toEqual(["events", "list"]);
   await empty.clock.advance(10 * MINUTE);
-  expect(empty.engine.asked).toEqual(["events", "list", "list", "list"]);
+  expect(empty.engine.requested).toEqual(["events", "list", "list", "list"]);
   const full = await opened("a");
-  full.engine.asked.splice(0);
+  full.engine.requested.splice(0);
   await full.clock.advance(5 * MINUTE);
-  expect(full.engine.asked.filter((what) => what === "ping")).toHaveLength(30);
-  expect(full.engine.asked.filter((what) => what === "list")).toHaveLength(1);
+  expect(full.engine.requested.filter((what) => what === "ping")).toHaveLength(30);
+  expect(full.engine.requested.filter((what) => what === "list")).toHaveLength(1);
   expect(full.changes).toEqual([{ kind: "listed" }, { kind: "standing" }, { kind: "listed" }]);
 });
 
@@ -113,12 +113,12 @@ test("retries a stopped engine after 1 s and then up to every 5 s, and is health
   await engine.send(undefined);
   expect(cache.standing).toMatchObject({ state: "unwell", reason: "gone" });
   expect([...cache.containers.keys()]).toEqual(["a"]);
-  engine.asked.splice(0);
+  engine.requested.splice(0);
   const { connections } = cache;
   await clock.advance(1000 + 2000 + 4000 + 5000);
-  expect(engine.asked).toHaveLength(4);
+  expect(engine.requested).toHaveLength(4);
   await clock.advance(MINUTE);
-  expect(engine.asked).toHaveLength(16);
+  expect(engine.requested).toHaveLength(16);
   expect(cache.connections).toBe(connections + 16);
   engine.failure = undefined;
   await clock.advance(5000);
@@ -166,19 +166,19 @@ test("a list newer than the events opens another stream of them", async () => {
   engine.has.set("b", container("b"));
   await clock.advance(5 * MINUTE);
   expect([...cache.containers.keys()]).toEqual(["a", "b"]);
-  expect(engine.asked.filter((what) => what === "events")).toHaveLength(2);
+  expect(engine.requested.filter((what) => what === "events")).toHaveLength(2);
   expect(cache.standing.state).toBe("well");
   expect(changes.at(-1)).toEqual({ kind: "listed" });
 });
 
 test("opens a stream that ends repeatedly with backoff", async () => {
   const { clock, engine } = await opened();
-  engine.asked.splice(0);
+  engine.requested.splice(0);
   for (let second = 0; second < 60; second += 1) {
     await engine.send(undefined);
     await clock.advance(1000);
   }
-  const streams = engine.asked.filter((what) => what === "events").length;
+  const streams = engine.requested.filter((what) => what === "events").length;
   expect(streams).toBeGreaterThan(2);
   expect(streams).toBeLessThan(16);
 });
@@ -187,9 +187,9 @@ test("a closed cache has neither timers nor containers, and requests nothing", a
   const { clock, engine, cache } = await opened("a");
   cache.close();
   await settle();
-  engine.asked.splice(0);
+  engine.requested.splice(0);
   await clock.advance(10 * MINUTE);
-  expect(engine.asked).toEqual([]);
+  expect(engine.requested).toEqual([]);
   expect(clock.pendingTimers).toBe(0);
   expect(cache.containers.size).toBe(0);
 });

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { authHeader, parseLine, pullCode } from "../../../../src/host/engine/pull.ts";
 
 test("reports in the engine's words why a pull failed", () => {
-  const said: readonly (readonly [string, string])[] = [
+  const output: readonly (readonly [string, string])[] = [
     ['Head "http://127.0.0.1:5000/v2/a/manifests/1": no basic auth credentials', "pull-unauthorized"],
     ["unauthorized: authentication required", "pull-unauthorized"],
     [
@@ -23,7 +23,7 @@ test("reports in the engine's words why a pull failed", () => {
     ['Get "https://x/v2/": dial tcp: lookup x: no such host', "pull-failed"],
     ["", "pull-failed"],
   ];
-  expect(said.map(([message]) => [message, pullCode(message)])).toEqual(said);
+  expect(output.map(([message]) => [message, pullCode(message)])).toEqual(output);
 });
 
 test("a line is progress or a failure", () => {

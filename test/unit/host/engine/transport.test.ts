@@ -11,8 +11,8 @@ const { signal } = new AbortController();
 test("an engine that accepts no new connection answers no ping, in spite of existing ones", async () => {
   const dir = mkdtempSync(join(tmpdir(), "hf-"));
   const socketPath = join(dir, "engine.sock");
-  const said = JSON.stringify({ Version: "20.10.24", ApiVersion: "1.41", NCPU: 2, MemTotal: 1 });
-  const server = createServer((_, answer) => void answer.end(said));
+  const output = JSON.stringify({ Version: "20.10.24", ApiVersion: "1.41", NCPU: 2, MemTotal: 1 });
+  const server = createServer((_, answer) => void answer.end(output));
   onTestFinished(() => {
     server.closeAllConnections();
     server.close();

@@ -69,14 +69,14 @@ describe("reading", () => {
     ["is not installed", () => Promise.reject(new HostError("tool-missing", "nft is not installed"))],
     ["may not be used", () => Promise.resolve({ ...OK, exitCode: 1, stderr: "Operation not permitted" })],
   ])("stops managing the firewall when nft %s", async (_, run) => {
-    let asked = 0;
+    let requested = 0;
     const driver = exposureDriver({
       record: new ExposureRecord(hostFiles(), hostReader(), tempDir()),
       conntrack: { remove: () => Promise.resolve(0) },
       tables: { read: () => undefined },
       tools: {
         run() {
-          asked += 1;
+          requested += 1;
           return run();
         },
       },
@@ -85,7 +85,7 @@ describe("reading", () => {
       const { unusable } = await driver.observe({ ports: true, routing: false }, signal);
       expect(unusable).toMatch(/nft is not installed|not permitted/);
     }
-    expect(asked).toBe(1);
+    expect(requested).toBe(1);
   });
 
   it("distinguishes our rules, routes and links from others", async () => {

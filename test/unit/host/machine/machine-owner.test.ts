@@ -23,14 +23,14 @@ test("of two in one network namespace the first owns the machine", async () => {
 
 test("when the owner ends another takes over by itself, and is notified", async () => {
   const { clock, make } = owners();
-  let told = 0;
+  let reported = 0;
   const first = make();
-  const second = make(() => (told += 1));
+  const second = make(() => (reported += 1));
   await first.claim();
   await second.claim();
   first.close();
   await clock.advance(30_000);
-  await waitFor("the other to take over", () => second.isOwner && told === 1);
+  await waitFor("the other to take over", () => second.isOwner && reported === 1);
 });
 
 test("a closed one claims nothing", async () => {

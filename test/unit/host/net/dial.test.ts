@@ -208,10 +208,10 @@ describe("TLS with a certificate of an authority", () => {
 describe("through a proxy", () => {
   /** A proxy that leads all tunnels to one port. */
   async function tunnel(target: number, host = "127.0.0.1", at = 0) {
-    const asked: { url: string | undefined; authorization: string | undefined }[] = [];
+    const requested: { url: string | undefined; authorization: string | undefined }[] = [];
     const server = createHttpServer();
     server.on("connect", (request, socket: Socket) => {
-      asked.push({ url: request.url, authorization: request.headers["proxy-authorization"] });
+      requested.push({ url: request.url, authorization: request.headers["proxy-authorization"] });
       const onward = connect(target, "127.0.0.1", () => {
         socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
         socket.pipe(onward).pipe(socket);
@@ -219,7 +219,7 @@ describe("through a proxy", () => {
       onward.on("error", () => socket.destroy());
       socket.on("error", () => onward.destroy()).once("close", () => onward.destroy());
     });
-    return { asked, port: await listen(server, host, at) };
+    return { requested, port: await listen(server, host, at) };
   }
   const via = (port: number, credentials = "") => ({
     https: new URL(`http://${credentials}127.0.0.1:${port}`),
@@ -228,7 +228,7 @@ describe("through a proxy", () => {
   const tls = () => ({ pins: [expired.pin] });
 
   test("a tunnel carries TLS, with the credentials of the proxy's URL, and survives the dial deadline", async () => {
-    const { asked, port } = await tunnel(await listen(tlsEcho(expired)));
+    const { requested, port } = await tunnel(await listen(tlsEcho(expired)));
     const deadlines: AbortSignal[] = [];
     const timeout = AbortSignal.timeout.bind(AbortSignal);
     const spy = vi.spyOn(AbortSignal, "timeout").mockImplementation((ms) => {
@@ -242,7 +242,7 @@ describe("through a proxy", () => {
       via(port, "us%40er:p%3Aw@"),
     );
     expect(dialled).toMatchObject({ address: undefined, tlsKey: expired.pin });
-    expect(asked).toEqual([
+    expect(requested).toEqual([
       { url: "cp.example:443", authorization: `Basic ${Buffer.from("us@er:p:w").toString("base64")}` },
     ]);
     expect(deadlines.length).toBeGreaterThan(0);
@@ -251,9 +251,9 @@ describe("through a proxy", () => {
   });
 
   test("an IPv6 address is put in brackets", async () => {
-    const { asked, port } = await tunnel(await listen(tlsEcho(expired)));
+    const { requested, port } = await tunnel(await listen(tlsEcho(expired)));
     await dial({ host: "2001:db8::1", port: 443, tls: tls() }, via(port));
-    expect(asked).toEqual([{ url: "[2001:db8::1]:443", authorization: undefined }]);
+    expect(requested).toEqual([{ url: "[2001:db8::1]:443", authorization: undefined }]);
   });
 
   test.each([
@@ -271,12 +271,15 @@ describe("through a proxy", () => {
 
   /** A proxy whose name has two addresses: the second works, the first is made by `make`. */
   async function twoAddresses(make: (() => Server) | undefined) {
-    const { asked, port } = await tunnel(await listen(tlsEcho(expired)), "127.0.0.2");
+    const { requested, port } = await tunnel(await listen(tlsEcho(expired)), "127.0.0.2");
     if (make !== undefined) await listen(make(), "127.0.0.1", port);
     const proxies = { https: new URL(`http://proxy.example:${port}`), noProxy: [] };
     const resolve = (host: string) =>
       host === "proxy.example" ? Promise.resolve(["127.0.0.1", "127.0.0.2"]) : Promise.reject(new Error(host));
-    return { asked, dialled: dial({ host: "cp.example", port: 443, tls: tls() }, proxies, undefined, resolve) };
+    return {
+      requests: requested,
+      dialled: dial({ host: "cp.example", port: 443, tls: tls() }, proxies, undefined, resolve),
+    };
   }
 
   test.each<[string, (() => Server) | undefined]>([
@@ -289,9 +292,9 @@ describe("through a proxy", () => {
       () => createServer((socket) => socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\n\r\n"))),
     ],
   ])("with another address uses that when at the first %s", async (_what, make) => {
-    const { asked, dialled } = await twoAddresses(make);
+    const { requests: requested, dialled } = await twoAddresses(make);
     expect(await echoes((await dialled).socket)).toBe("hello");
-    expect(asked.map(({ url }) => url)).toEqual(["cp.example:443"]);
+    expect(requested.map(({ url }) => url)).toEqual(["cp.example:443"]);
   });
 
   test("that fails at all its addresses reports the answer of the one that answered", async () => {

@@ -100,11 +100,11 @@ test.each([
 test("checks a name by each of its current addresses, and connects only to that address", async () => {
   const { port, count } = await echo();
   const answers = [["127.0.0.1"], ["127.0.0.2"], ["169.254.7.1"]];
-  const asked: string[] = [];
+  const requested: string[] = [];
   const options = {
     policy: { allow: ["127.0.0.1/32"] },
     resolve: (host: string) => {
-      asked.push(host);
+      requested.push(host);
       return Promise.resolve(answers.shift() ?? []);
     },
   };
@@ -119,7 +119,7 @@ test("checks a name by each of its current addresses, and connects only to that 
       details: { refusal },
     });
   }
-  expect(asked.length).toBe(3);
+  expect(requested.length).toBe(3);
   expect(count()).toBe(1);
 });
 
@@ -199,12 +199,12 @@ test("checks the target also through a proxy, which is exempt itself", async () 
     message: expect.stringContaining("list it in dataStore.proxyNames") as string,
   });
   await expect(dial("inner.example", ["127.0.0.1"])).rejects.toMatchObject({ code: "forbidden-address" });
-  expect(proxy.asked).toEqual(["files.example:80", "inner.example:80"]);
+  expect(proxy.requests).toEqual(["files.example:80", "inner.example:80"]);
   await expect(dial("evil.example", ["8.8.8.8", "169.254.169.254"])).rejects.toMatchObject({
     code: "forbidden-address",
   });
   await expect(dial("169.254.169.254", undefined)).rejects.toMatchObject({ code: "forbidden-address" });
-  expect(proxy.asked.length).toBe(2);
+  expect(proxy.requests.length).toBe(2);
   proxy.refusal = "403 Forbidden";
   await expect(dial("files.example", ["8.8.8.8"])).rejects.toMatchObject({ code: "proxy-refused" });
 });

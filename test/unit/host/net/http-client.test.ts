@@ -8,7 +8,7 @@ import { hostHttpClient, parseRetryAfter, type HttpRequest } from "../../../../s
 const NOW = Date.UTC(2026, 0, 1);
 
 /** A server with one reaction to each connection after its request. */
-async function serve(script: (socket: Socket, asked: string) => void): Promise<string> {
+async function serve(script: (socket: Socket, requested: string) => void): Promise<string> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket);
@@ -63,8 +63,8 @@ describe("an answer", () => {
 
   test("comes with its status, type and body, and the request is sent as given", async () => {
     let seen = "";
-    const url = await serve((socket, asked) => {
-      seen = asked;
+    const url = await serve((socket, requested) => {
+      seen = requested;
       socket.end("HTTP/1.1 201 Created\r\ncontent-type: text/plain\r\nretry-after: 7\r\ncontent-length: 3\r\n\r\nabc");
     });
     const answer = await send(`${url}/path?q=1`, { method: "POST", body: "{}", headers: { "x-a": "b" } });

@@ -20,18 +20,18 @@ async function stage(isWanted = () => true) {
   const server = createServer((socket) => void socket.pipe(socket));
   await makeRunDirectory(runDir);
   await listenOnSocket(server, path, 0o600);
-  const told: string[] = [];
+  const reported: string[] = [];
   const kept = keepSockets({
     clock,
     runDir,
     names: ["a.sock"],
     isWanted,
     async serveAgain(gone) {
-      told.push(`serve ${[...gone].join()}`);
+      reported.push(`serve ${[...gone].join()}`);
       await listenAgain(server, path, 0o600);
     },
-    onFault: ({ message }) => told.push(message),
-    onServed: () => told.push("served"),
+    onFault: ({ message }) => reported.push(message),
+    onServed: () => reported.push("served"),
   });
   onTestFinished(async () => {
     await kept.close();
@@ -41,14 +41,14 @@ async function stage(isWanted = () => true) {
     await clock.advance(ROUND_MS);
     await waitFor("the next look is to come", () => clock.pendingTimers === 1);
   };
-  return { dir, runDir, path, clock, kept, told, round };
+  return { dir, runDir, path, clock, kept, reported, round };
 }
 
 test("keeps sockets that are in their place", async () => {
-  const { told, round } = await stage();
+  const { reported, round } = await stage();
   await round();
   await round();
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
 });
 
 test.each<[string, (place: { runDir: string; path: string; dir: string }) => void]>([
@@ -61,60 +61,60 @@ test.each<[string, (place: { runDir: string; path: string; dir: string }) => voi
   await once(client, "connect");
   harm(place);
   await place.round();
-  expect(place.told).toEqual(["serve a.sock", "served"]);
+  expect(place.reported).toEqual(["serve a.sock", "served"]);
   expect(await probeSocket(place.path)).toBe("live");
   client.write("still here");
   const [data] = (await once(client, "data")) as [Buffer];
   expect(data.toString()).toBe("still here");
   client.destroy();
   await place.round();
-  expect(place.told).toHaveLength(2);
+  expect(place.reported).toHaveLength(2);
 });
 
 test("serves nothing in a world-writable directory, reports it once, and again once it is safe", async () => {
-  const { runDir, path, told, round } = await stage();
+  const { runDir, path, reported, round } = await stage();
   rmSync(runDir, { recursive: true });
   mkdirSync(runDir);
   chmodSync(runDir, 0o777);
   await round();
   await round();
-  expect(told).toEqual([expect.stringContaining("is writable by every user")]);
+  expect(reported).toEqual([expect.stringContaining("is writable by every user")]);
   expect(existsSync(path)).toBe(false);
   chmodSync(runDir, 0o755);
   await round();
-  expect(told.slice(1)).toEqual(["serve a.sock", "served"]);
+  expect(reported.slice(1)).toEqual(["serve a.sock", "served"]);
 });
 
 test.skipIf(process.getuid?.() !== 0)("serves nothing in another user's directory (needs root)", async () => {
-  const { runDir, path, told, round } = await stage();
+  const { runDir, path, reported, round } = await stage();
   rmSync(runDir, { recursive: true });
   mkdirSync(runDir);
   chownSync(runDir, 65534, 65534);
   await round();
-  expect(told).toEqual([expect.stringContaining("belongs to another user")]);
+  expect(reported).toEqual([expect.stringContaining("belongs to another user")]);
   expect(existsSync(path)).toBe(false);
 });
 
 test("leaves a place to a socket of another process", async () => {
-  const { path, told, round } = await stage();
+  const { path, reported, round } = await stage();
   rmSync(path);
   const other = createServer();
   onTestFinished(() => void other.close());
   await listenOnSocket(other, path, 0o600);
   await round();
-  expect(told).toEqual(["serve a.sock", `another process answers on ${path}`]);
+  expect(reported).toEqual(["serve a.sock", `another process answers on ${path}`]);
   expect(existsSync(path)).toBe(true);
 });
 
 test("creates nothing in a place under removal, or that is not wanted any more", async () => {
-  const { dir, runDir, clock, told, round } = await stage();
+  const { dir, runDir, clock, reported, round } = await stage();
   rmSync(runDir, { recursive: true });
   await clock.advance(ROUND_MS - 1);
   expect(existsSync(runDir)).toBe(false);
   rmSync(dir, { recursive: true });
   await round();
   expect(existsSync(dir)).toBe(false);
-  expect(told).toEqual([expect.stringContaining("no such file")]);
+  expect(reported).toEqual([expect.stringContaining("no such file")]);
 
   let isWanted = true;
   const other = await stage(() => isWanted);
@@ -127,17 +127,17 @@ test("creates nothing in a place under removal, or that is not wanted any more",
 test("a permitted process creates a directory, and a failure is reported once", async () => {
   const path = join(tempDir(), "run");
   const clock = new FakeClock();
-  const told: string[] = [];
+  const reported: string[] = [];
   let isMade = false;
   const make = async (): Promise<void> => {
     await Promise.resolve();
     if (!isMade) throw new Error("not yet");
     mkdirSync(path);
   };
-  const end = keepDirectory(clock, path, make, ({ message }) => told.push(message));
+  const end = keepDirectory(clock, path, make, ({ message }) => reported.push(message));
   await clock.advance(ROUND_MS);
   await clock.advance(ROUND_MS);
-  expect(told).toEqual(["not yet"]);
+  expect(reported).toEqual(["not yet"]);
   isMade = true;
   await clock.advance(ROUND_MS);
   expect(existsSync(path)).toBe(true);

@@ -73,8 +73,8 @@ test("an abort ends the query", async () => {
   await once(silent, "listening");
   onTestFinished(() => void silent.close());
   const stop = new AbortController();
-  const asked = askServer(`127.0.0.1:${silent.address().port}`, "control.example.org", stop.signal);
+  const requested = askServer(`127.0.0.1:${silent.address().port}`, "control.example.org", stop.signal);
   await once(silent, "message");
   stop.abort(new Error("stopped"));
-  await expect(asked).rejects.toThrow("stopped");
+  await expect(requested).rejects.toThrow("stopped");
 });

@@ -3,13 +3,13 @@ import { resolveSet, systemResolve } from "../../../../src/host/net/system-resol
 import { deferred } from "../../../support/deferred.ts";
 
 function hanging() {
-  const asked: { readonly host: string; readonly answer: ReturnType<typeof deferred<readonly string[]>> }[] = [];
+  const requested: { readonly host: string; readonly answer: ReturnType<typeof deferred<readonly string[]>> }[] = [];
   const resolve = systemResolve((host) => {
     const answer = deferred<readonly string[]>();
-    asked.push({ host, answer });
+    requested.push({ host, answer });
     return answer.promise;
   });
-  return { asked, resolve };
+  return { requested, resolve };
 }
 
 test("returns the addresses of a name", async () => {
@@ -18,38 +18,38 @@ test("returns the addresses of a name", async () => {
 });
 
 test("at most two lookups of a name hang, and later ones get the answer of the newer", async () => {
-  const { asked, resolve } = hanging();
+  const { requested, resolve } = hanging();
   const first = resolve("a.example");
   const others = Array.from({ length: 20 }, () => resolve("a.example"));
   void resolve("b.example");
-  expect(asked.map(({ host }) => host)).toEqual(["a.example", "a.example", "b.example"]);
-  asked[1]?.answer.resolve(["192.0.2.2"]);
+  expect(requested.map(({ host }) => host)).toEqual(["a.example", "a.example", "b.example"]);
+  requested[1]?.answer.resolve(["192.0.2.2"]);
   expect(await Promise.all(others)).toEqual(others.map(() => ["192.0.2.2"]));
-  asked[0]?.answer.resolve(["192.0.2.1"]);
+  requested[0]?.answer.resolve(["192.0.2.1"]);
   expect(await first).toEqual(["192.0.2.1"]);
 });
 
 test("an ended lookup makes room for another, also when it failed", async () => {
-  const { asked, resolve } = hanging();
+  const { requested, resolve } = hanging();
   const [first, second] = [resolve("a.example"), resolve("a.example")];
-  asked[0]?.answer.reject(new Error("timed out"));
+  requested[0]?.answer.reject(new Error("timed out"));
   await expect(first).rejects.toThrow("timed out");
   void resolve("a.example");
-  expect(asked).toHaveLength(3);
-  asked[1]?.answer.resolve(["192.0.2.2"]);
+  expect(requested).toHaveLength(3);
+  requested[1]?.answer.resolve(["192.0.2.2"]);
   await second;
   void resolve("a.example");
-  expect(asked).toHaveLength(4);
+  expect(requested).toHaveLength(4);
 });
 
 test("does not look up a name with configured addresses", async () => {
-  const asked: string[] = [];
+  const requested: string[] = [];
   const resolve = resolveSet({ "cp.example": ["192.0.2.7"] }, (host) => {
-    asked.push(host);
+    requested.push(host);
     return Promise.resolve(["198.51.100.1"]);
   });
   expect(await resolve("CP.example")).toEqual(["192.0.2.7"]);
   expect(await resolve("other.example")).toEqual(["198.51.100.1"]);
   expect(await resolve("constructor")).toEqual(["198.51.100.1"]);
-  expect(asked).toEqual(["other.example", "constructor"]);
+  expect(requested).toEqual(["other.example", "constructor"]);
 });

@@ -155,7 +155,7 @@ describe("the overlay started by it", () => {
     flow.socket.write("one");
     await waitFor("the echo", () => flow.text() === "one");
     void rig.running[0]?.drain(60_000);
-    await waitFor("it is told", () => rig.changes.includes("overlay drains"));
+    await waitFor("it is reported", () => rig.changes.includes("overlay drains"));
     expect(await listenersOf(rig.owner)).toEqual([`tcp:${port}`]);
     expect([rig.running.length, rig.owner.status().state]).toEqual([2, "up"]);
     const other = aClient(port);
@@ -174,7 +174,7 @@ describe("the overlay started by it", () => {
     const overlay = await scriptedOverlay(rig.runDir);
     await rig.owner.observe(forever);
     overlay.notify("draining", { hasSuccessor: true });
-    await waitFor("it is told", () => rig.owner.status().state === "down");
+    await waitFor("it is reported", () => rig.owner.status().state === "down");
     await overlay.end();
     const observed = listen(rig.owner, aListener(await freePort(), 9));
     await someTurns(100);
@@ -191,7 +191,7 @@ describe("the overlay started by it", () => {
     await listen(rig.owner, aListener(port, await aServer(echo)));
     advance(2000);
     const succeeded = rig.succeed();
-    await waitFor("it is told", () => rig.changes.includes("overlay drains"));
+    await waitFor("it is reported", () => rig.changes.includes("overlay drains"));
     expect(await listenersOf(rig.owner)).toEqual([`tcp:${port}`]);
     await succeeded;
     expect([rig.running.length, timers.length]).toEqual([2, 0]);
@@ -203,7 +203,7 @@ describe("the overlay started by it", () => {
     const overlay = await scriptedOverlay(rig.runDir);
     await rig.owner.observe(forever);
     overlay.notify("draining", { hasSuccessor: true });
-    await waitFor("it is told", () => rig.owner.status().state === "down");
+    await waitFor("it is reported", () => rig.owner.status().state === "down");
     await overlay.end();
     advance(5000);
     await listen(rig.owner, aListener(await freePort(), 9));
@@ -217,7 +217,7 @@ describe("the overlay started by it", () => {
     for (let round = 1; round <= 12; round += 1) {
       await rig.owner.observe(forever);
       overlay.notify("draining", {});
-      await waitFor("it is told", () => timers.length === round);
+      await waitFor("it is reported", () => timers.length === round);
     }
     expect(rig.changes).toEqual([]);
     await waitFor("only some are kept", () => overlay.open() <= 9);
@@ -266,18 +266,18 @@ describe("the table", () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     const state = (key: string): unknown => ({ key, connector: "c", state: "failed", reason: "loop", addresses: [] });
-    let told: readonly string[] = ["tcp:1", "tcp:2"];
+    let reported: readonly string[] = ["tcp:1", "tcp:2"];
     overlay.answer = (method) => {
-      if (method === "table.set") overlay.notify("listeners.changed", { listeners: told.map(state) });
+      if (method === "table.set") overlay.notify("listeners.changed", { listeners: reported.map(state) });
       return friendly(method);
     };
     await listen(rig.owner, aListener(1, 9), aListener(2, 9));
     expect(rig.changes).toEqual([]);
-    told = ["tcp:2", "tcp:3"];
+    reported = ["tcp:2", "tcp:3"];
     await listen(rig.owner, aListener(2, 10));
     expect(rig.changes).toEqual(["listeners"]);
     overlay.notify("services.changed", { services: [{ name: "web", state: "down", since: 1 }] });
-    await waitFor("it is told", () => rig.changes.at(-1) === "services");
+    await waitFor("it is reported", () => rig.changes.at(-1) === "services");
     overlay.notify("services.changed", { services: [{ name: "web", state: "down", since: 2 }] });
     overlay.notify("fault", { message: "disk full" });
     await waitFor("the fault", () => rig.faults.length === 1);

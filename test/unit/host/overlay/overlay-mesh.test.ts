@@ -83,7 +83,7 @@ test("sends the key on every connection, before any table", async () => {
   expect(methods()).toEqual(["counters.get", "identity.set", "table.get", "table.set", "mesh.get"]);
   expect(overlay.calls[1]?.params).toEqual(anIdentity());
   overlay.notify("draining", { hasSuccessor: true });
-  await waitFor("it is told", () => rig.owner.status().state === "down");
+  await waitFor("it is reported", () => rig.owner.status().state === "down");
   await rig.owner.observe(forever);
   expect(methods().filter((method) => method === "identity.set")).toHaveLength(2);
   await rig.owner.identify({ ...anIdentity(), uid: "01890000-0000-7000-8000-00000000000a" }, forever);
@@ -150,7 +150,7 @@ test("passes on events of other nodes; only a changed gateway triggers the secti
   expect([rig.changes, kinds]).toEqual([["gateway"], ["path-lost"]]);
   expect(standings.map((standing) => standing?.server.state)).toEqual(["off", "off", "failed"]);
   overlay.notify("draining", {});
-  await waitFor("it is told", () => standings.length === 4);
+  await waitFor("it is reported", () => standings.length === 4);
   expect(standings.at(-1)).toBeUndefined();
 });
 
@@ -198,6 +198,6 @@ test("passes on a changed network if there are paths", async () => {
   rig.owner.wake();
   await rig.owner.change({ mesh: aMesh() }, forever);
   rig.owner.wake();
-  await waitFor("it is told", () => overlay.calls.at(-1)?.method === "mesh.wake");
+  await waitFor("it is reported", () => overlay.calls.at(-1)?.method === "mesh.wake");
   expect(overlay.calls.filter(({ method }) => method === "mesh.wake")).toHaveLength(1);
 });

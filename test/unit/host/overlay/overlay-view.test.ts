@@ -15,6 +15,6 @@ test("returns the last view without a request, and none of an overlay that exite
   expect([...owner.view.services.keys()]).toEqual(["web"]);
   expect(owner.view.states.get(listener.key)).toMatchObject({ state: "listening" });
   rig.running.at(-1)?.close();
-  await waitFor("it is gone", () => owner.status().state === "down");
+  await waitFor("it has exited", () => owner.status().state === "down");
   expect([owner.view.services.size, owner.view.listeners.size, owner.view.states.size]).toEqual([0, 0, 0]);
 });

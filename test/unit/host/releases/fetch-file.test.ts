@@ -32,7 +32,7 @@ const LIMITS: FetchLimits = {
 
 interface Rig {
   readonly path: string;
-  readonly asked: IncomingMessage["headers"][];
+  readonly requests: IncomingMessage["headers"][];
   readonly url: string;
   readonly retries: string[];
   readonly fetch: (limits?: Partial<FetchLimits>, signal?: AbortSignal) => Promise<void>;
@@ -40,11 +40,11 @@ interface Rig {
 
 /** A real server, and the client that fetches from it. */
 async function rig(answer: Answer, content: Buffer = CONTENT): Promise<Rig> {
-  const asked: IncomingMessage["headers"][] = [];
+  const requests: IncomingMessage["headers"][] = [];
   const server = createServer((request, response) => {
-    asked.push(request.headers);
+    requests.push(request.headers);
     response.on("error", () => undefined);
-    answer(request, response, asked.length);
+    answer(request, response, requests.length);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -71,7 +71,7 @@ async function rig(answer: Answer, content: Buffer = CONTENT): Promise<Rig> {
   const wanted = { address: url, path, size: content.length, sha256 };
   return {
     path,
-    asked,
+    requests,
     url,
     retries,
     fetch: (limits = {}, signal = AbortSignal.timeout(30_000)) =>
@@ -109,17 +109,17 @@ const breaking =
 const isWhole = ({ path }: Rig): boolean => readFileSync(path).equals(CONTENT);
 
 test("a file is fetched completely", async () => {
-  const { path, fetch, asked } = await rig(serve);
+  const { path, fetch, requests } = await rig(serve);
   await fetch();
   expect(readFileSync(path).equals(CONTENT)).toBe(true);
-  expect(asked).toMatchObject([{ "accept-encoding": "identity" }]);
+  expect(requests).toMatchObject([{ "accept-encoding": "identity" }]);
 });
 
 test("does not fetch an existing file again", async () => {
   const own = await rig(serve);
   await own.fetch();
   await own.fetch();
-  expect(own.asked).toHaveLength(1);
+  expect(own.requests).toHaveLength(1);
 });
 
 test("continues a broken connection at its end, if it is the same file", async () => {
@@ -129,8 +129,8 @@ test("continues a broken connection at its end, if it is the same file", async (
   await own.fetch();
   expect(isWhole(own)).toBe(true);
   expect(own.retries).toEqual(["cut-off"]);
-  expect(own.asked[1]?.["if-range"]).toBe(ETAG);
-  expect(own.asked[1]?.range).toBe("bytes=50000-");
+  expect(own.requests[1]?.["if-range"]).toBe(ETAG);
+  expect(own.requests[1]?.range).toBe("bytes=50000-");
 });
 
 test("another process continues a partial file", async () => {
@@ -143,7 +143,7 @@ test("another process continues a partial file", async () => {
   ending.abort(new Error("killed"));
   await expect(ended).rejects.toThrow("killed");
   await own.fetch();
-  expect(own.asked[1]?.range).toBe("bytes=50000-");
+  expect(own.requests[1]?.range).toBe("bytes=50000-");
   expect(isWhole(own)).toBe(true);
 });
 
@@ -152,7 +152,7 @@ test("fetches a wrong file again, once", async () => {
   writeFileSync(own.path, Buffer.alloc(1000, 1));
   writeFileSync(`${own.path}.from`, `${ETAG}\n`);
   await own.fetch();
-  expect(own.asked.map(({ range }) => range)).toEqual(["bytes=1000-", undefined]);
+  expect(own.requests.map(({ range }) => range)).toEqual(["bytes=1000-", undefined]);
   expect(isWhole(own)).toBe(true);
 });
 
@@ -207,7 +207,7 @@ test.each<[string, string, Answer]>([
 ])("gives up a server that %s after some attempts: %s", async (_name, code, answer) => {
   const own = await rig(answer);
   await expect(own.fetch({ attempts: 2, maxPauseMs: 1 })).rejects.toMatchObject({ code });
-  expect(own.asked).toHaveLength(code === "bad-answer" ? 1 : 2);
+  expect(own.requests).toHaveLength(code === "bad-answer" ? 1 : 2);
 });
 
 /** Sends a piece now and then, indefinitely. */
@@ -322,7 +322,7 @@ test("uses a proxy if the settings name one", async () => {
   const from = "http://releases.example.net/manifest.jws";
   const bytes = await readWhole({ source, clock }, from, CONTENT.length, AbortSignal.timeout(30_000));
   expect(CONTENT.equals(bytes)).toBe(true);
-  expect(proxy.asked).toEqual(["releases.example.net:80"]);
+  expect(proxy.requests).toEqual(["releases.example.net:80"]);
 });
 
 test("a package lies beside its manifest", () => {

@@ -10,24 +10,24 @@ test("a signal has its initial value until another one is set", () => {
 
 test("listeners are called in the order in which they were added, for the same value too", () => {
   const signal = new Signal("a");
-  const heard: string[] = [];
-  signal.changed((value) => heard.push(`first ${value}`));
-  signal.changed((value) => heard.push(`second ${value} ${signal.current}`));
-  expect(heard).toEqual([]);
+  const received: string[] = [];
+  signal.changed((value) => received.push(`first ${value}`));
+  signal.changed((value) => received.push(`second ${value} ${signal.current}`));
+  expect(received).toEqual([]);
   signal.set("b");
   signal.set("b");
-  expect(heard).toEqual(["first b", "second b b", "first b", "second b b"]);
+  expect(received).toEqual(["first b", "second b b", "first b", "second b b"]);
 });
 
 test("a listener that is removed is not called again, and the same function may be added twice", () => {
   const signal = new Signal(0);
-  const heard: number[] = [];
-  const listener = (value: number): void => void heard.push(value);
+  const received: number[] = [];
+  const listener = (value: number): void => void received.push(value);
   const remove = signal.changed(listener);
   signal.changed(listener);
   signal.set(1);
   remove();
   remove();
   signal.set(2);
-  expect(heard).toEqual([1, 1, 2]);
+  expect(received).toEqual([1, 1, 2]);
 });

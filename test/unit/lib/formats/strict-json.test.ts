@@ -148,3 +148,33 @@ describe("invalid JSON", () => {
     expect(codeOf(Uint8Array.from(bytes))).toBe("invalid-utf8");
   });
 });
+
+describe("a name that is given twice", () => {
+  const unique = { ...limits, hasUniqueNames: true } as const;
+
+  test.each([
+    ['{"a":1,"a":1}', "a"],
+    ['{"a":{"b":[{"c":1},{"c":1,"d":"}","c":2}]}}', "a.b.1.c"],
+    ['{"a\\"b":1,"a\\u0022b":2}', 'a"b'],
+    ['[[],{},{"x":[],"y":{},"x":0}]', "2.x"],
+    ['{"":1,"":2}', ""],
+  ])("is refused in %s", (text, field) => {
+    expect(() => parseStrictJson(text, unique)).toThrow(
+      expect.objectContaining({ code: "repeated-name", details: { field } }) as Error,
+    );
+    expect(codeOf(text)).toBe("none");
+  });
+
+  test("is only one of the same object", () => {
+    for (const text of ['{"a":{"a":["a","a",{"a":"a"}]},"b":"a"}', '"a"', "[1,1]", '{"a":"\\\\","b":1}', "null"]) {
+      expect(parseStrictJson(text, unique)).toEqual(JSON.parse(text));
+    }
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 6 }), (text) => {
+        fc.pre(!/__proto__|constructor|prototype/.test(text));
+        const canonical = JSON.stringify(JSON.parse(text));
+        expect(parseStrictJson(canonical, unique)).toEqual(JSON.parse(canonical));
+      }),
+    );
+  });
+});

@@ -4,15 +4,15 @@ import { FakeClock, settle } from "../../../support/fake-clock.ts";
 
 function rig(answers: (Answer | Error | Promise<Answer>)[]) {
   const clock = new FakeClock();
-  const asked: string[] = [];
+  const requested: string[] = [];
   const cache = nameCache(clock, (name) => {
-    asked.push(name);
+    requested.push(name);
     const next = answers.shift();
     return next === undefined || next instanceof Error
       ? Promise.reject(next ?? new Error("no more"))
       : Promise.resolve(next);
   });
-  return { clock, asked, cache };
+  return { clock, requested, cache };
 }
 
 describe("nameCache", () => {
@@ -23,23 +23,23 @@ describe("nameCache", () => {
     [undefined, 30],
   ])("holds an answer of %s s for %s s", async (ttlSeconds, held) => {
     const answer = { addresses: ["192.0.2.1"], ...(ttlSeconds === undefined ? {} : { ttlSeconds }) };
-    const { clock, asked, cache } = rig([answer, { addresses: ["192.0.2.2"] }]);
+    const { clock, requested, cache } = rig([answer, { addresses: ["192.0.2.2"] }]);
     expect(await cache.resolve("a")).toEqual(["192.0.2.1"]);
     await clock.advance(held * 1000 - 1);
     expect(await cache.resolve("a")).toEqual(["192.0.2.1"]);
-    expect(asked).toHaveLength(1);
+    expect(requested).toHaveLength(1);
     await clock.advance(1);
     expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);
   });
 
   it("resolves once for all waiting requests", async () => {
-    const { asked, cache } = rig([{ addresses: ["192.0.2.1"] }]);
+    const { requested, cache } = rig([{ addresses: ["192.0.2.1"] }]);
     await Promise.all([cache.resolve("a"), cache.resolve("a"), cache.resolve("a")]);
-    expect(asked).toEqual(["a"]);
+    expect(requested).toEqual(["a"]);
   });
 
   it("keeps the last good answer while the resolver is silent or empty, and retries after 5 s", async () => {
-    const { clock, asked, cache } = rig([
+    const { clock, requested, cache } = rig([
       { addresses: ["192.0.2.1"], ttlSeconds: 5 },
       new Error("timeout"),
       { addresses: [] },
@@ -51,11 +51,14 @@ describe("nameCache", () => {
       await clock.advance(5000);
     }
     expect(seen).toEqual([["192.0.2.1"], ["192.0.2.1"], ["192.0.2.1"], ["192.0.2.3"]]);
-    expect(asked).toHaveLength(4);
+    expect(requested).toHaveLength(4);
   });
 
   it("resolves a name with a failed answer again, at most every 5 s", async () => {
-    const { clock, asked, cache } = rig([{ addresses: ["192.0.2.1"], ttlSeconds: 300 }, { addresses: ["192.0.2.2"] }]);
+    const { clock, requested, cache } = rig([
+      { addresses: ["192.0.2.1"], ttlSeconds: 300 },
+      { addresses: ["192.0.2.2"] },
+    ]);
     cache.expireSoon("a");
     await cache.resolve("a");
     await clock.advance(4999);
@@ -63,7 +66,7 @@ describe("nameCache", () => {
     expect(await cache.resolve("a")).toEqual(["192.0.2.1"]);
     await clock.advance(1);
     expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);
-    expect(asked).toHaveLength(2);
+    expect(requested).toHaveLength(2);
   });
 
   it("waits at most a second if it has an answer", async () => {
@@ -79,11 +82,11 @@ describe("nameCache", () => {
   });
 
   it("forgets names that are not served any more", async () => {
-    const { asked, cache } = rig([{ addresses: ["192.0.2.1"] }, { addresses: ["192.0.2.2"] }]);
+    const { requested, cache } = rig([{ addresses: ["192.0.2.1"] }, { addresses: ["192.0.2.2"] }]);
     await cache.resolve("a");
     cache.keepOnly(new Set(["b"]));
     expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);
-    expect(asked).toHaveLength(2);
+    expect(requested).toHaveLength(2);
   });
 });
 

@@ -16,14 +16,14 @@ function talk(answer: () => string | undefined = () => "INSTEAD") {
   const bytes = (text: string): Uint8Array => Buffer.from(text, "latin1");
   const text = (passed: Uint8Array): string => Buffer.from(passed).toString("latin1");
   const says = (line: string): string => text(dialogue.request(bytes(line)));
-  const hears = (line: string): string => text(dialogue.reply(bytes(line)));
-  return { says, hears, announced, failures: () => failures };
+  const receives = (line: string): string => text(dialogue.reply(bytes(line)));
+  return { says, receives, announced, failures: () => failures };
 }
 
 /** The same after the greeting. */
 function greeted(answer?: () => string | undefined) {
   const rig = talk(answer);
-  expect(rig.hears("220 hello\r\n")).toBe("220 hello\r\n");
+  expect(rig.receives("220 hello\r\n")).toBe("220 hello\r\n");
   return rig;
 }
 
@@ -40,18 +40,18 @@ describe("an FTP dialogue", () => {
     ["EPSV 2\r\n", "229 ok (!!!51210!)\r\n", "EPSV 51210"],
     ["\xff\xf4\xff\xf2PASV\r\n", PASV, "PASV 51210"],
   ])("answers %j itself instead of the server with %j", (command, reply, expected) => {
-    const { says, hears, announced } = greeted();
+    const { says, receives, announced } = greeted();
     expect(says(command)).toBe(command);
-    expect(hears(reply)).toBe("INSTEAD\r\n");
+    expect(receives(reply)).toBe("INSTEAD\r\n");
     expect(announced).toEqual([expected]);
   });
 
   it.each(["227 (1,2,3,4,5)", "227 (1,2,3,4,5,256)", "227 (1,2,3,4,3,255)", "227 none", "227", "227 (1,2,3,4,0,22,7)"])(
     "refuses a 227 without a data port: %s",
     (reply) => {
-      const { says, hears, announced } = greeted();
+      const { says, receives, announced } = greeted();
       says("PASV\r\n");
-      expect(hears(`${reply}\r\n`)).toMatch(/^425 /);
+      expect(receives(`${reply}\r\n`)).toMatch(/^425 /);
       expect(announced).toEqual([]);
     },
   );
@@ -59,57 +59,57 @@ describe("an FTP dialogue", () => {
   it.each(["229 (|||70000|)", "229 (|||22|)", "229 (||||)", "229 (|1|10.0.0.9|5000|)", "229 (|||5000!)", "229 5000"])(
     "refuses a 229 without a data port: %s",
     (reply) => {
-      const { says, hears, announced } = greeted();
+      const { says, receives, announced } = greeted();
       says("EPSV\r\n");
-      expect(hears(`${reply}\r\n`)).toMatch(/^425 /);
+      expect(receives(`${reply}\r\n`)).toMatch(/^425 /);
       expect(announced).toEqual([]);
     },
   );
 
   it("reports that it cannot open one at the limit", () => {
-    const { says, hears, announced } = greeted(() => undefined);
+    const { says, receives, announced } = greeted(() => undefined);
     says("PASV\r\n");
-    expect(hears(PASV)).toMatch(/^425 /);
+    expect(receives(PASV)).toMatch(/^425 /);
     expect(announced).toHaveLength(1);
   });
 
   it("passes an unrequested reply unchanged", () => {
-    const { says, hears, announced } = greeted();
-    expect(hears(PASV)).toBe(PASV);
+    const { says, receives, announced } = greeted();
+    expect(receives(PASV)).toBe(PASV);
     says("EPSV\r\n");
-    expect(hears(PASV)).toBe(PASV);
+    expect(receives(PASV)).toBe(PASV);
     says("STAT\r\n");
     const listing = `213-files\r\n${PASV}213-${PASV}213 end\r\n`;
     says("PASV\r\n");
-    expect(hears(listing)).toBe(listing);
+    expect(receives(listing)).toBe(listing);
     expect(announced).toEqual([]);
     // The client still waits for its answer.
-    expect(hears(PASV)).toBe("INSTEAD\r\n");
+    expect(receives(PASV)).toBe("INSTEAD\r\n");
   });
 
   it("reads several lines of a 227 as one reply, by its last line", () => {
-    const { says, hears, announced } = greeted();
+    const { says, receives, announced } = greeted();
     says("PASV\r\n");
-    expect(hears(`227-wait (1,2,3,4,9,9)\r\n more\r\n${PASV}`)).toBe("INSTEAD\r\n");
+    expect(receives(`227-wait (1,2,3,4,9,9)\r\n more\r\n${PASV}`)).toBe("INSTEAD\r\n");
     expect(announced).toEqual(["PASV 51210"]);
   });
 
   it.each(["PORT 10,0,0,9,4,5", "EPRT |1|10.0.0.9|1029|", "LPRT 4,4", "LPSV", "AUTH TLS", "auth ssl", "SPSV"])(
     "answers %s with 502 in order, hidden from the server",
     (command) => {
-      const { says, hears } = greeted();
+      const { says, receives } = greeted();
       expect(says(`SYST\r\n${command}\r\nPWD\r\n`)).toBe("SYST\r\nNOOP\r\nPWD\r\n");
-      expect(hears("215 UNIX\r\n")).toBe("215 UNIX\r\n");
-      expect(hears("200-fine\r\n and\r\n200 NOOP\r\n")).toMatch(REFUSED);
-      expect(hears('257 "/"\r\n')).toBe('257 "/"\r\n');
+      expect(receives("215 UNIX\r\n")).toBe("215 UNIX\r\n");
+      expect(receives("200-fine\r\n and\r\n200 NOOP\r\n")).toMatch(REFUSED);
+      expect(receives('257 "/"\r\n')).toBe('257 "/"\r\n');
     },
   );
 
   it("counts answers: preliminary replies and the greeting answer nothing", () => {
-    const { says, hears, announced } = talk();
+    const { says, receives, announced } = talk();
     expect(says("USER a\r\nPASS b\r\nPASV\r\nRETR x\r\nPORT 1\r\n")).toContain("NOOP\r\n");
     const server = `120 soon\r\n220-hi\r\n220 there\r\n331 a?\r\n230 in\r\n${PASV}150 now\r\n226 done\r\n200 ok\r\n`;
-    const lines = hears(server).split("\r\n");
+    const lines = receives(server).split("\r\n");
     expect(lines.slice(0, 8)).toEqual([
       "120 soon",
       "220-hi",
@@ -125,34 +125,34 @@ describe("an FTP dialogue", () => {
   });
 
   it("lets a server refuse passive mode", () => {
-    const { says, hears } = greeted();
+    const { says, receives } = greeted();
     says("EPSV\r\nPASV\r\n");
-    expect(hears("500 what?\r\n")).toBe("500 what?\r\n");
-    expect(hears(PASV)).toBe("INSTEAD\r\n");
+    expect(receives("500 what?\r\n")).toBe("500 what?\r\n");
+    expect(receives(PASV)).toBe("INSTEAD\r\n");
     // A statement and not a request.
     says("EPSV ALL\r\n");
-    expect(hears("200 ok\r\n")).toBe("200 ok\r\n");
+    expect(receives("200 ok\r\n")).toBe("200 ok\r\n");
   });
 
   it("recovers when a server answers too much or too little", () => {
-    const { says, hears, announced } = greeted();
+    const { says, receives, announced } = greeted();
     says("A\r\nB\r\nC\r\nPASV\r\n");
-    expect(hears(PASV)).toBe("INSTEAD\r\n");
-    hears("200 x\r\n200 y\r\n200 z\r\n");
+    expect(receives(PASV)).toBe("INSTEAD\r\n");
+    receives("200 x\r\n200 y\r\n200 z\r\n");
     says("PASV\r\n");
-    hears("200 late\r\n");
-    expect(hears(PASV)).toBe("INSTEAD\r\n");
+    receives("200 late\r\n");
+    expect(receives(PASV)).toBe("INSTEAD\r\n");
     expect(announced).toHaveLength(2);
   });
 
   it("passes everything else unchanged, any bytes in any pieces", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 20 }), (chunks) => {
-        const { says, hears, failures } = greeted();
+        const { says, receives, failures } = greeted();
         const text = chunks.map((chunk) => Buffer.from(chunk).toString("latin1")).join("");
         const whole = text.slice(0, text.lastIndexOf("\n") + 1);
         fc.pre(!text.startsWith("\x16"));
-        const passed = chunks.map((chunk) => hears(Buffer.from(chunk).toString("latin1"))).join("");
+        const passed = chunks.map((chunk) => receives(Buffer.from(chunk).toString("latin1"))).join("");
         expect(passed).toBe(whole);
         const sent = chunks.map((chunk) => says(Buffer.from(chunk).toString("latin1"))).join("");
         expect(sent.split("\n").length).toBe(whole.split("\n").length);
@@ -162,10 +162,10 @@ describe("an FTP dialogue", () => {
   });
 
   it("joins lines that come byte by byte", () => {
-    const { says, hears, announced } = greeted();
+    const { says, receives, announced } = greeted();
     const sent = "AUTH TLS\r\nPASV\r\n".split("").map(says).join("");
     expect(sent).toBe("NOOP\r\nPASV\r\n");
-    const received = `200 ok\r\n${PASV}`.split("").map(hears).join("");
+    const received = `200 ok\r\n${PASV}`.split("").map(receives).join("");
     expect(received).toMatch(/^502 [^\r\n]+\r\nINSTEAD\r\n$/);
     expect(announced).toEqual(["PASV 51210"]);
   });
@@ -175,25 +175,25 @@ describe("an FTP dialogue", () => {
     ["a long line that ends", `${"x".repeat(9000)}\r\n`],
     ["TLS from the start", "\x16\x03\x01\x02\x00\n"],
   ])("fails once with %s of the client, and passes nothing more", (_, bytes) => {
-    const { says, hears, failures } = greeted();
+    const { says, receives, failures } = greeted();
     expect(says(bytes)).toBe("");
     expect(says("NOOP\r\n")).toBe("");
-    expect(hears("200 ok\r\n")).toBe("");
+    expect(receives("200 ok\r\n")).toBe("");
     expect(failures()).toBe(1);
   });
 
   it("fails on an endless line of the server", () => {
-    const { hears, failures } = greeted();
-    for (let i = 0; i < 20; i += 1) hears("y".repeat(1000));
+    const { receives, failures } = greeted();
+    for (let i = 0; i < 20; i += 1) receives("y".repeat(1000));
     expect(failures()).toBe(1);
   });
 
   it("forgets the oldest of many unanswered commands, and continues", () => {
-    const { says, hears } = greeted();
+    const { says, receives } = greeted();
     says("PORT 1\r\n".repeat(10_000));
     says("PASV\r\n");
-    expect(hears(PASV)).toBe("INSTEAD\r\n");
+    expect(receives(PASV)).toBe("INSTEAD\r\n");
     says("PWD\r\n");
-    expect(hears("257 here\r\n")).toBe("257 here\r\n");
+    expect(receives("257 here\r\n")).toBe("257 here\r\n");
   });
 });

@@ -10,59 +10,59 @@ import { waitFor } from "../../../support/wait-for.ts";
 
 function rig(answers: Partial<Record<string, OverlayReason>> = {}) {
   const clock = new FakeClock();
-  const asked: string[] = [];
-  const told: (OverlayReason | undefined)[] = [];
+  const requested: string[] = [];
+  const reported: (OverlayReason | undefined)[] = [];
   const far = remoteRefusals<string>({
     clock,
     ask: async (user) => {
-      asked.push(user);
+      requested.push(user);
       return answers[user];
     },
-    onChanged: () => told.push(far.reasonFor("a")),
+    onChanged: () => reported.push(far.reasonFor("a")),
   });
-  return { clock, asked, told, far, answers };
+  return { clock, requested, reported, far, answers };
 }
 
 describe("the refusals of other nodes", () => {
   it("hold until the other node answers otherwise, polled with backoff", async () => {
-    const { clock, asked, told, far, answers } = rig({ a: "unknown-service" });
+    const { clock, requested, reported, far, answers } = rig({ a: "unknown-service" });
     far.note("a", "unknown-service");
     expect(far.reasonFor("a")).toBe("unknown-service");
     await clock.advance(60_000);
-    expect(told).toEqual(["unknown-service"]);
+    expect(reported).toEqual(["unknown-service"]);
     // After 1, 2, 4, 8 and then every 15 seconds.
-    expect(asked).toHaveLength(7);
+    expect(requested).toHaveLength(7);
     answers["a"] = "not-granted";
     await clock.advance(15_100);
-    expect(told).toEqual(["unknown-service", "not-granted"]);
+    expect(reported).toEqual(["unknown-service", "not-granted"]);
     delete answers["a"];
     await clock.advance(15_100);
-    expect(told).toEqual(["unknown-service", "not-granted", undefined]);
-    const count = asked.length;
+    expect(reported).toEqual(["unknown-service", "not-granted", undefined]);
+    const count = requested.length;
     await clock.advance(600_000);
-    expect(asked).toHaveLength(count);
+    expect(requested).toHaveLength(count);
   });
 
   it("include only lasting ones, and stay while the node is unreachable", async () => {
-    const { clock, asked, far, answers } = rig();
+    const { clock, requested, far, answers } = rig();
     far.note("a", "connect-refused");
     far.note("a", "tunnel-lost");
     expect(far.reasonFor("a")).toBeUndefined();
     answers["a"] = "peer-absent";
     far.note("a", "service-down");
     await clock.advance(60_000);
-    expect(asked.length).toBeGreaterThan(3);
+    expect(requested.length).toBeGreaterThan(3);
     expect(far.reasonFor("a")).toBe("service-down");
     far.forget("a");
     expect(far.reasonFor("a")).toBeUndefined();
   });
 
   it("are not polled once closed", async () => {
-    const { clock, asked, told, far } = rig({ a: "not-granted" });
+    const { clock, requested, reported, far } = rig({ a: "not-granted" });
     far.note("a", "not-granted");
     far.close();
     await clock.advance(60_000);
-    expect([asked, told]).toEqual([[], []]);
+    expect([requested, reported]).toEqual([[], []]);
   });
 });
 
@@ -72,7 +72,7 @@ describe("a connector to a service that the other node does not serve", () => {
     await destination.apply([], []);
     const client = aClient(port);
     await waitFor("it is refused", () => client.fate());
-    await waitFor("it is told", () =>
+    await waitFor("it is reported", () =>
       source.listeners.some(({ state, reason }) => state === "failed" && reason === "unknown-service"),
     );
     expect(await source.nextFlow()).toMatchObject({ reason: "unknown-service" });
@@ -94,7 +94,7 @@ describe("a connector to a service that the other node does not serve", () => {
     await source.apply([listener]);
     const socket = createSocket("udp4");
     socket.send("x", port, "127.0.0.1");
-    await waitFor("it is told", () => source.listeners.at(-1)?.reason === "not-granted");
+    await waitFor("it is reported", () => source.listeners.at(-1)?.reason === "not-granted");
     socket.close();
     await source.apply([{ ...listener, target: { peer: destination.uid, service: "other" } }]);
     await waitFor("it is forgotten", () => source.listeners.at(-1)?.state === "listening");

@@ -66,17 +66,17 @@ describe("a transfer", () => {
     const { rig, port, far } = await stage(server.port);
     const client = await aParty();
     client.send(REQUEST, port);
-    const asked = await waitFor("the request", () => server.received[0]);
-    expect(asked.text).toBe(REQUEST);
+    const requested = await waitFor("the request", () => server.received[0]);
+    expect(requested.text).toBe(REQUEST);
     const [own, late] = [await aParty(), await aParty()];
-    own.send(BLOCK, asked.from.port);
+    own.send(BLOCK, requested.from.port);
     const block = await waitFor("the answer", () => client.received[0]);
     expect(block.text).toBe(BLOCK);
     expect(block.from.port).not.toBe(port);
-    late.send("late", asked.from.port);
+    late.send("late", requested.from.port);
     client.send(ACK, block.from.port);
     const ack = await waitFor("the acknowledgement", () => own.received[0]);
-    expect(ack).toMatchObject({ text: ACK, from: { port: asked.from.port } });
+    expect(ack).toMatchObject({ text: ACK, from: { port: requested.from.port } });
     expect([server.received.length, late.received.length, client.received.length]).toEqual([1, 0, 1]);
     await rig.apply([]);
     await far.apply([]);
@@ -128,11 +128,11 @@ describe("a transfer", () => {
     expect(rig.counters().flows).toBe(0);
 
     client.send(REQUEST, port);
-    const asked = await waitFor("the request", () => server.received[0]);
+    const requested = await waitFor("the request", () => server.received[0]);
     const elsewhere = await aParty(undefined, "127.0.0.2");
-    elsewhere.send("forged", asked.from.port);
+    elsewhere.send("forged", requested.from.port);
     await waitFor("it is dropped", () => rig.counters().datagramsDropped === 6);
-    server.send(BLOCK, asked.from.port);
+    server.send(BLOCK, requested.from.port);
     const block = await waitFor("the answer", () => client.received[0]);
     expect(block.text).toBe(BLOCK);
     const stranger = await aParty();

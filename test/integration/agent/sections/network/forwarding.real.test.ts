@@ -62,13 +62,13 @@ ip -n h5 address add 10.5.0.9/24 dev eth0; ip -n h5 route add default via 10.5.0
 
   machine.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
   await converge(section, { interfaces });
-  const ways = [
+  const paths = [
     [0, 1],
     [1, 0],
     [0, 2],
     [2, 1],
   ] as const;
-  expect(ways.map(([from, to]) => passes(machine, from, to))).toEqual([false, false, false, false]);
+  expect(paths.map(([from, to]) => passes(machine, from, to))).toEqual([false, false, false, false]);
   // Traffic that the engine and other programs forward for themselves, and that of interfaces outside the section.
   expect([passes(machine, 4, 0), passes(machine, 5, 0), passes(machine, 0, 5)]).toEqual([true, true, true]);
   expect([passes(machine, 2, 3), passes(machine, 3, 2)]).toEqual([true, true]);
@@ -134,8 +134,8 @@ test("drops what an invalid rule would match, except the answers to the machine 
   const rule = { protocol: "any", source: "10.0.0.0/24", dest: "10.1.0.0/24", action: "forward", line: 5 };
   const passing = async (...rules: readonly object[]): Promise<readonly boolean[]> => {
     await converge(section, { interfaces, forwarding: true, rules });
-    const hears = machine.sh("ping -c 1 -W 1 10.0.0.9 || true").includes(" 0% packet loss");
-    return [passes(machine, 0, 1), hears];
+    const receives = machine.sh("ping -c 1 -W 1 10.0.0.9 || true").includes(" 0% packet loss");
+    return [passes(machine, 0, 1), receives];
   };
   const [open, held] = [
     [true, true],

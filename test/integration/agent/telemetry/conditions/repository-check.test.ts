@@ -73,7 +73,7 @@ test("behind a proxy, which resolves the name", async () => {
   const proxy = await startConnectProxy(port);
   const proxies = { https: new URL(proxy.url), noProxy: [] };
   expect(await check("https://repository.invalid/", never, proxies, [pin])).toBe("ok");
-  expect(proxy.asked).toEqual(["repository.invalid:443"]);
+  expect(proxy.requests).toEqual(["repository.invalid:443"]);
   proxy.refusal = "403 Forbidden";
   expect(await check("https://repository.invalid/", never, proxies, [pin])).toBe("port-not-reachable");
 });

@@ -125,13 +125,13 @@ test("network-status has every link with its addresses and counters", async () =
 
 describe("health checks on demand", () => {
   function checks(results: Partial<HealthResults>) {
-    const asked: string[] = [];
+    const requested: string[] = [];
     const health = {
       results: () => ({ dns: undefined, repository: undefined, isSshLocal: undefined, ...results }),
-      checkDns: () => Promise.resolve(void asked.push("dns")),
-      checkRepository: () => Promise.resolve(void asked.push("repository")),
+      checkDns: () => Promise.resolve(void requested.push("dns")),
+      checkRepository: () => Promise.resolve(void requested.push("repository")),
     };
-    return { health: () => health, asked };
+    return { health: () => health, requested };
   }
 
   test("dns-health checks again, with the verdict of each server", async () => {
@@ -139,7 +139,7 @@ describe("health checks on demand", () => {
       { server: "192.0.2.1", answer: "unreachable" },
       { server: "192.0.2.2", answer: "ok" },
     ] as const;
-    const { health, asked } = checks({ dns: { isHealthy: true, servers } });
+    const { health, requested } = checks({ dns: { isHealthy: true, servers } });
     expect(await ask(dnsHealth(health, () => "cp.example"))).toEqual({
       body: {
         success: true,
@@ -150,7 +150,7 @@ describe("health checks on demand", () => {
         ],
       },
     });
-    expect(asked).toEqual(["dns"]);
+    expect(requested).toEqual(["dns"]);
     const none = checks({ dns: { isHealthy: false, servers: [] } });
     expect(await ask(dnsHealth(none.health, () => "cp.example"))).toMatchObject({
       body: { success: false, reason: "misconfigured" },
@@ -158,11 +158,11 @@ describe("health checks on demand", () => {
   });
 
   test("repo-connectivity checks again, with the reason of a failure, without a password of the URL", async () => {
-    const { health, asked } = checks({ repository: "name-not-resolved" });
+    const { health, requested } = checks({ repository: "name-not-resolved" });
     expect(await ask(repoConnectivity(health, () => "https://u:secret@repo.example/pool"))).toEqual({
       body: { repositories: [{ url: "https://repo.example/pool", success: false, reason: "name-not-resolved" }] },
     });
-    expect(asked).toEqual(["repository"]);
+    expect(requested).toEqual(["repository"]);
   });
 
   test("of a missing object are refused by name", async () => {

@@ -96,10 +96,10 @@ test("reports that there is no interactive screen", async () => {
   await run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-i 0.5" }, wait: false });
   await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
   expect(channel.text).toBe("no terminal for mtr's screen: its report follows after 10 rounds of 0.5 s\nreport\n");
-  const asked = await stage("echo report");
-  await asked.run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-r" }, wait: false });
-  await untilHolds(() => expect(asked.channel.results).toHaveLength(1));
-  expect(asked.channel.text).toBe("report\n");
+  const requested = await stage("echo report");
+  await requested.run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-r" }, wait: false });
+  await untilHolds(() => expect(requested.channel.results).toHaveLength(1));
+  expect(requested.channel.text).toBe("report\n");
 });
 
 test("an unknown link, and a machine without mtr", async () => {

@@ -151,7 +151,7 @@ describe("through the tunnel", () => {
         "--- edge-2.example.net: 2 sent, 2 answered, 0% lost\n" +
         "rtt min/avg/max = 1.50/1.50/1.50 ms\n",
     );
-    expect(scripted.asked).toMatchObject([{ peer: EDGE_2 }, { peer: EDGE_2 }]);
+    expect(scripted.requested).toMatchObject([{ peer: EDGE_2 }, { peer: EDGE_2 }]);
   });
 
   test("a disconnected peer is a result", async () => {
@@ -168,7 +168,7 @@ describe("through the tunnel", () => {
     const { run } = rig([tgPing(exec, hostFiles(), scripted, fast)]);
     await run("tg-ping", { body: { host: "edge-2.example.net.", count: 1 } });
     await run("tg-ping", { body: { host: "edge-2", source: "127.0.0.1", count: 1 } });
-    expect(scripted.asked).toEqual([]);
+    expect(scripted.requested).toEqual([]);
   });
 
   test.each([
@@ -179,11 +179,11 @@ describe("through the tunnel", () => {
     ["www.example.invalid", ""],
     ["127.0.0.1", ""],
     ["localhost", ""],
-  ])("%s is taken for a host, with a notice if a node may be meant", async (host, said) => {
+  ])("%s is taken for a host, with a notice if a node may be meant", async (host, printed) => {
     const { run } = rig([tgPing(exec, hostFiles(), new ScriptedTunnels(), fast)]);
     const pinged = messageOf(await run("tg-ping", { body: { host, count: 1 } }));
-    expect(pinged.startsWith(said)).toBe(true);
-    expect(pinged.includes("used as a host name")).toBe(said !== "");
+    expect(pinged.startsWith(printed)).toBe(true);
+    expect(pinged.includes("used as a host name")).toBe(printed !== "");
   });
 
   test("an INACTIVE node pings hosts and no peers", async () => {

@@ -133,8 +133,8 @@ test("keeps nothing of a capture that fails or finds no room, and starts none wi
   expect([[...full.written], full.discarded]).toEqual([[], ["a"]]);
   const tools = fakeTools({ tcpdump: "echo first" });
   const { run } = rig([tgTcpdump({ exec: tools.exec, files: hostFiles(), clock: systemClock(), begin: noFile })]);
-  const asked = await run("tg-tcpdump", { body: { iface: "lo", file: "a" } });
-  expect(asked).toMatchObject({ error: { code: "not-supported" } });
+  const requested = await run("tg-tcpdump", { body: { iface: "lo", file: "a" } });
+  expect(requested).toMatchObject({ error: { code: "not-supported" } });
   expect(tools.calls("tcpdump")).toEqual([]);
 });
 

@@ -98,7 +98,7 @@ test("traces a peer through the tunnel: the gateway with its path, then the node
     " 2  edge-2.example.net  2.500 ms  2.500 ms",
     "",
   ]);
-  expect(scripted.asked).toMatchObject([
+  expect(scripted.requested).toMatchObject([
     { peer: EDGE_2 },
     { peer: EDGE_2 },
     { peer: GATEWAY_1, path: "wan2" },
@@ -109,8 +109,8 @@ test("traces a peer through the tunnel: the gateway with its path, then the node
 test("reports a name taken for a host if a node may be meant", async () => {
   const { run } = rig([tgTraceroute(hostExec(systemClock(), "/nowhere"), hostFiles(), new ScriptedTunnels())]);
   const message = "edge-9 is not a known node: used as a host name\n";
-  const told = { error: { code: "tool-missing", details: { output: { message } } } };
-  expect(await run("tg-traceroute", { body: { host: "edge-9" } })).toMatchObject(told);
+  const reported = { error: { code: "tool-missing", details: { output: { message } } } };
+  expect(await run("tg-traceroute", { body: { host: "edge-9" } })).toMatchObject(reported);
 });
 
 test("a gateway is one hop, and so is a node behind this node's own gateway", async () => {

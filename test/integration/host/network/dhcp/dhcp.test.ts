@@ -1,11 +1,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { DHCP_CLIENTS, type DhcpClient } from "../../../../../src/host/network/dhcp/dhcp-client.ts";
+import { atOnce } from "../../../../support/at-once.ts";
 import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const isInstalled = (tool: string): boolean => existsSync(`/usr/sbin/${tool}`) || existsSync(`/sbin/${tool}`);
+const CLIENTS = DHCP_CLIENTS.filter(isInstalled);
 const LAN = "ip link add cl type veth peer name sv && ip link set sv up";
 const run = (start: boolean) => ({ kind: "dhcp", link: "cl", run: start }) as const;
 
@@ -22,7 +24,7 @@ function serve(machine: NetworkMachine, dir: string): void {
 }
 
 /** Waits until the monitor has reported a marker address, added and removed for that. */
-async function untilHeard(machine: NetworkMachine, mark: string): Promise<void> {
+async function untilReported(machine: NetworkMachine, mark: string): Promise<void> {
   await waitFor("the monitor listens", () => {
     machine.sh(`ip address add ${mark}/32 dev lo; ip address delete ${mark}/32 dev lo`);
     return machine.sh("cat /run/said").includes(mark);
@@ -33,8 +35,8 @@ async function untilHeard(machine: NetworkMachine, mark: string): Promise<void> 
 type Static = [client: DhcpClient, what: string, of: (leased: string) => string];
 
 describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
-  for (const client of DHCP_CLIENTS) {
-    it.skipIf(!isInstalled(client))(`has ${client} lease an address, survives us, and ends`, async () => {
+  it("has each client lease an address, survives us, and ends", async () => {
+    await atOnce(CLIENTS, String, async (client) => {
       const dir = tempDir();
       const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
       serve(machine, dir);
@@ -75,76 +77,79 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       await waitFor("the lease given back", () => readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE"));
       await restarted.apply(run(false));
     });
-  }
-
-  it.each(DHCP_CLIENTS.filter(isInstalled))("has %s skip the default route, and reports it", async (client) => {
-    const dir = tempDir();
-    const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
-    serve(machine, dir);
-    await machine.apply({ ...run(true), withoutGateway: true });
-    const { routes, dhcpWithoutGateway } = await waitFor("a lease", async () => {
-      const state = await machine.observe();
-      return (
-        state.leases?.["cl"] !== undefined &&
-        state.routes.some(({ destination }) => destination === "192.0.2.0/24") &&
-        state
-      );
-    });
-    expect(routes.filter(({ protocol }) => protocol === 16).map(({ destination }) => destination)).toStrictEqual([
-      "192.0.2.0/24",
-    ]);
-    expect(dhcpWithoutGateway).toStrictEqual(["cl"]);
-    await expect
-      .poll(async () => (await machine.observe()).leases)
-      .toStrictEqual({
-        cl: { router: "192.0.2.1", nameServers: ["192.0.2.53"] },
-      });
-    await machine.apply(run(false));
-    await machine.apply(run(true));
-    await waitFor("a default route", async () =>
-      (await machine.observe()).routes.some(({ destination }) => destination === "0.0.0.0/0"),
-    );
-    const after = await machine.observe();
-    expect(after.dhcpWithoutGateway).toBeUndefined();
-    await machine.apply(run(false));
-    expect((await machine.observe()).leases).toBeUndefined();
   });
 
-  it.each(
-    (
-      [
-        ...DHCP_CLIENTS.map((client): Static => [client, "the leased address", (leased) => leased]),
-        ["udhcpc", "another of the same subnet", () => "192.0.2.50/24"],
-      ] satisfies Static[]
-    ).filter(([client]) => isInstalled(client)),
-  )("has %s end and %s stay, which is static by then", async (client, what, staticOf) => {
-    const dir = tempDir();
-    const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
-    serve(machine, dir);
-    await machine.apply(run(true));
-    const ofSubnet = async () =>
-      (await machine.observe()).addresses.filter((one) => one.address.startsWith("192.0.2."));
-    const [leased] = await waitFor("a leased address", async () => {
-      const found = await ofSubnet();
-      return found.length > 0 && found;
+  it("has each client skip the default route, and reports it", async () => {
+    await atOnce(CLIENTS, String, async (client) => {
+      const dir = tempDir();
+      const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
+      serve(machine, dir);
+      await machine.apply({ ...run(true), withoutGateway: true });
+      const { routes, dhcpWithoutGateway } = await waitFor("a lease", async () => {
+        const state = await machine.observe();
+        return (
+          state.leases?.["cl"] !== undefined &&
+          state.routes.some(({ destination }) => destination === "192.0.2.0/24") &&
+          state
+        );
+      });
+      expect(routes.filter(({ protocol }) => protocol === 16).map(({ destination }) => destination)).toStrictEqual([
+        "192.0.2.0/24",
+      ]);
+      expect(dhcpWithoutGateway).toStrictEqual(["cl"]);
+      await expect
+        .poll(async () => (await machine.observe()).leases)
+        .toStrictEqual({
+          cl: { router: "192.0.2.1", nameServers: ["192.0.2.53"] },
+        });
+      await machine.apply(run(false));
+      await machine.apply(run(true));
+      await waitFor("a default route", async () =>
+        (await machine.observe()).routes.some(({ destination }) => destination === "0.0.0.0/0"),
+      );
+      const after = await machine.observe();
+      expect(after.dhcpWithoutGateway).toBeUndefined();
+      await machine.apply(run(false));
+      expect((await machine.observe()).leases).toBeUndefined();
     });
-    const address = staticOf(leased?.address ?? "");
-    await machine.apply({ kind: "ip", lines: [`address replace ${address} dev cl label cl:hf`] });
-    machine.sh("ip -4 -o monitor address >/run/said 2>&1 & echo $! >/run/monitor");
-    await untilHeard(machine, "192.0.2.254");
-    await machine.apply(run(false));
-    await untilHeard(machine, "192.0.2.253");
-    expect(await ofSubnet()).toMatchObject([{ address, isDynamic: false }]);
-    const { dhcp, routes } = await machine.observe();
-    expect(dhcp).toStrictEqual([]);
-    expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([]);
-    // What stays is not released either.
-    const isGone = new RegExp(`Deleted \\d+: cl +inet ${leased?.address} `).test(machine.sh("cat /run/said"));
-    const isReleased = readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE");
-    const isAnother = what.startsWith("another");
-    expect([isGone, isReleased]).toStrictEqual([isAnother, isAnother]);
-    await machine.apply(run(true));
-    await waitFor("a lease again", async () => (await ofSubnet()).some(({ isDynamic }) => isDynamic));
+  });
+
+  it("has each client end and an address stay that is static by then, the leased one or another of its subnet", async () => {
+    const cases = [
+      ...DHCP_CLIENTS.map((client): Static => [client, "the leased address", (leased) => leased]),
+      ["udhcpc", "another of the same subnet", () => "192.0.2.50/24"],
+    ] satisfies Static[];
+    const installed = cases.filter(([client]) => isInstalled(client));
+    const name = ([client, what]: Static): string => `${client}, ${what}`;
+    await atOnce(installed, name, async ([client, what, staticOf]) => {
+      const dir = tempDir();
+      const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
+      serve(machine, dir);
+      await machine.apply(run(true));
+      const ofSubnet = async () =>
+        (await machine.observe()).addresses.filter((one) => one.address.startsWith("192.0.2."));
+      const [leased] = await waitFor("a leased address", async () => {
+        const found = await ofSubnet();
+        return found.length > 0 && found;
+      });
+      const address = staticOf(leased?.address ?? "");
+      await machine.apply({ kind: "ip", lines: [`address replace ${address} dev cl label cl:hf`] });
+      machine.sh("ip -4 -o monitor address >/run/said 2>&1 & echo $! >/run/monitor");
+      await untilReported(machine, "192.0.2.254");
+      await machine.apply(run(false));
+      await untilReported(machine, "192.0.2.253");
+      expect(await ofSubnet()).toMatchObject([{ address, isDynamic: false }]);
+      const { dhcp, routes } = await machine.observe();
+      expect(dhcp).toStrictEqual([]);
+      expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([]);
+      // What stays is not released either.
+      const isGone = new RegExp(`Deleted \\d+: cl +inet ${leased?.address} `).test(machine.sh("cat /run/said"));
+      const isReleased = readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE");
+      const isAnother = what.startsWith("another");
+      expect([isGone, isReleased]).toStrictEqual([isAnother, isAnother]);
+      await machine.apply(run(true));
+      await waitFor("a lease again", async () => (await ofSubnet()).some(({ isDynamic }) => isDynamic));
+    });
   });
 
   it.skipIf(!isInstalled("udhcpc"))("detects that a client was killed, and cleans up after it", async () => {

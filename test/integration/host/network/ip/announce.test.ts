@@ -40,9 +40,9 @@ test("announces the address three times to the neighbours, and not the address o
   const { enter, seen, mac } = await cable();
   const { exec } = fakeTools({ arping: `exec nsenter ${enter.join(" ")} /usr/sbin/arping "$@"` });
   await arpAnnouncer(exec)("wan0", "10.77.0.50", signal);
-  const heard = (): readonly string[] => seen.text.split("\n").filter((line) => line.includes("who-has"));
-  await waitFor("three are heard", () => heard().length === 3);
-  for (const line of heard()) {
+  const received = (): readonly string[] => seen.text.split("\n").filter((line) => line.includes("who-has"));
+  await waitFor("three are heard", () => received().length === 3);
+  for (const line of received()) {
     expect(line).toContain(`${mac} > ff:ff:ff:ff:ff:ff`);
     expect(line).toMatch(/who-has 10\.77\.0\.50 .*tell 10\.77\.0\.50,/);
   }

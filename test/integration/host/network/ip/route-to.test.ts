@@ -52,8 +52,8 @@ test.each([
   ["RTNETLINK answers: No route to host", "unreachable"],
   ["RTNETLINK answers: Permission denied", "prohibit"],
   ["RTNETLINK answers: Invalid argument", "blackhole"],
-])("%s means %s", async (said, kind) => {
-  const tools = fakeTools({ ip: `cat >/dev/null; echo '${said}' >&2; exit 2` });
+])("%s means %s", async (output, kind) => {
+  const tools = fakeTools({ ip: `cat >/dev/null; echo '${output}' >&2; exit 2` });
   expect(await routeFinder(tools.exec)("10.8.0.1", signal)).toEqual({ schema: 1, to: "10.8.0.1", kind });
 });
 

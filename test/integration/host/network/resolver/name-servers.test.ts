@@ -29,12 +29,12 @@ function servers(
 ) {
   const dir = tempDir();
   const path = join(dir, "resolv.conf");
-  const told: string[] = [];
+  const reported: string[] = [];
   const real = hostReader();
   const reader: Reader = { ...real, read: (path) => texts[path] ?? real.read(path) };
   const tools = {
     run: (file: string, args: readonly string[]): Promise<ExecResult> => {
-      told.push([file, ...args].join(" "));
+      reported.push([file, ...args].join(" "));
       const stderr = refusal(args);
       const exitCode = stderr === "" ? 0 : 1;
       return Promise.resolve({ exitCode, signal: undefined, stdout: "", stderr, truncated: false });
@@ -42,7 +42,7 @@ function servers(
   };
   const make = () =>
     new NameServers({ tools, reader, ledger: new NetworkLedger(hostFiles(), reader, join(dir, "state")), path });
-  return { path, told, make, text: () => readFileSync(path, "utf8") };
+  return { path, reported, make, text: () => readFileSync(path, "utf8") };
 }
 
 describe("a plain file", () => {
@@ -173,31 +173,31 @@ describe("systemd-resolved", () => {
 eth1\t00000000\t0101A8C0\t0003\t0\t0\t200\t00000000\t0\t0\t0
 eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
 `;
-  const asked = (...list: readonly string[]) => ({
+  const requested = (...list: readonly string[]) => ({
     "/run/systemd/resolve/resolv.conf": list.map((server) => `nameserver ${server}\n`).join(""),
     "/proc/net/route": ROUTES,
   });
 
   it("is configured for the link of the default route, and reset", async () => {
-    const { path, told, make, text } = servers(asked("198.51.100.1", "192.0.2.1"));
+    const { path, reported, make, text } = servers(requested("198.51.100.1", "192.0.2.1"));
     writeFileSync(path, "nameserver 127.0.0.53\n");
     expect(await make().observe()).toBeUndefined();
     await make().set(["198.51.100.1"], signal);
-    expect(told).toStrictEqual(["resolvectl dns eth0 198.51.100.1", "resolvectl domain eth0 ~."]);
+    expect(reported).toStrictEqual(["resolvectl dns eth0 198.51.100.1", "resolvectl domain eth0 ~."]);
     expect(text()).toBe("nameserver 127.0.0.53\n");
     expect(await make().observe()).toStrictEqual(["198.51.100.1"]);
     await make().set(["198.51.100.7"], signal);
     expect(await make().observe()).toStrictEqual(["198.51.100.1", "192.0.2.1"]);
     await make().set(undefined, signal);
-    expect(told.at(-1)).toBe("resolvectl revert eth0");
+    expect(reported.at(-1)).toBe("resolvectl revert eth0");
     expect(await make().observe()).toBeUndefined();
   });
 
   it("is recognized by the target of the file", async () => {
-    const { path, told, make } = servers(asked());
+    const { path, reported, make } = servers(requested());
     symlinkSync("/run/systemd/resolve/stub-resolv.conf", path);
     await make().set(["198.51.100.1"], signal);
-    expect(told[0]).toBe("resolvectl dns eth0 198.51.100.1");
+    expect(reported[0]).toBe("resolvectl dns eth0 198.51.100.1");
     expect(readlinkSync(path)).toBe("/run/systemd/resolve/stub-resolv.conf");
   });
 
@@ -205,7 +205,7 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
     const without = servers({ "/proc/net/route": "" });
     writeFileSync(without.path, "nameserver 127.0.0.53\n");
     await expect(without.make().set(["198.51.100.1"], signal)).rejects.toMatchObject({ code: "resolver-failed" });
-    const refusing = servers(asked(), () => "no link\n");
+    const refusing = servers(requested(), () => "no link\n");
     writeFileSync(refusing.path, "nameserver 127.0.0.53\n");
     const expected = { code: "resolver-failed", message: "resolvectl: no link" };
     await expect(refusing.make().set(["198.51.100.1"], signal)).rejects.toMatchObject(expected);
@@ -213,7 +213,7 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
 
   it("is not called for a removed link", async () => {
     const gone = (args: readonly string[]) => (args[0] === "revert" ? 'Failed to resolve "eth0": No such device' : "");
-    const { path, make } = servers(asked("198.51.100.1"), gone);
+    const { path, make } = servers(requested("198.51.100.1"), gone);
     writeFileSync(path, "nameserver 127.0.0.53\n");
     await make().set(["198.51.100.1"], signal);
     await make().set(undefined, signal);

@@ -259,7 +259,7 @@ describe("a flow from another node", () => {
     expect(await fateOf(client)).toBe("ECONNRESET");
     expect(await source.nextFlow()).toMatchObject({ reason: "removed" });
     expect(await destination.nextFlow()).toMatchObject({ reason: "removed" });
-    await waitFor("the sessions are gone", () => destination.flows.states().length === 0);
+    await waitFor("the sessions have ended", () => destination.flows.states().length === 0);
     expect(await fateOf(aClient(port))).toBe("ECONNRESET");
     expect(source.counters().refusals).toEqual({ "peer-absent": 1 });
   });

@@ -164,7 +164,7 @@ describe("on a machine of linux/arm64", () => {
   /** Ensures an image that is present for `local`, and in the registry for `remote`. */
   async function ensured(local: string | undefined, remote: string | HostError) {
     let platform = local;
-    const asked: string[] = [];
+    const requested: string[] = [];
     const options = {
       engine: {
         inspectImage: () =>
@@ -172,7 +172,7 @@ describe("on a machine of linux/arm64", () => {
             platform === undefined ? undefined : { id: platform, digests: [], tags: [], sizeBytes: 1, platform },
           ),
         pull: (_reference: string, pull: { readonly platform: string }) => {
-          asked.push(pull.platform);
+          requested.push(pull.platform);
           if (remote instanceof HostError) return Promise.reject(remote);
           platform = remote;
           return Promise.resolve();
@@ -187,19 +187,19 @@ describe("on a machine of linux/arm64", () => {
       platform: () => Promise.resolve("linux/arm64"),
     };
     const result = await ensureImage(options, request, new AbortController().signal).catch((error: unknown) => error);
-    return { asked, result };
+    return { requested, result };
   }
 
   test("requests an image by that platform", async () => {
-    expect(await ensured(undefined, "linux/arm64")).toEqual({ asked: ["linux/arm64"], result: "linux/arm64" });
+    expect(await ensured(undefined, "linux/arm64")).toEqual({ requested: ["linux/arm64"], result: "linux/arm64" });
   });
 
   test.each(["linux/arm64", "linux/arm"])("accepts a present image for %s", async (platform) => {
-    expect(await ensured(platform, "linux/arm64")).toEqual({ asked: [], result: platform });
+    expect(await ensured(platform, "linux/arm64")).toEqual({ requested: [], result: platform });
   });
 
   test("replaces an image for another platform by that of the registry", async () => {
-    expect(await ensured("linux/amd64", "linux/arm64")).toEqual({ asked: ["linux/arm64"], result: "linux/arm64" });
+    expect(await ensured("linux/amd64", "linux/arm64")).toEqual({ requested: ["linux/arm64"], result: "linux/arm64" });
   });
 
   test.each([

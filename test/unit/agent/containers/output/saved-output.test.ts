@@ -48,7 +48,7 @@ async function* running(frames: readonly OutputFrame[], signal: AbortSignal): As
 test("records the output of a container while it is wanted", async () => {
   const { compute, records, text } = stage();
   let stopped = 0;
-  compute.said = (_, __, signal) => {
+  compute.printed = (_, __, signal) => {
     signal.addEventListener("abort", () => (stopped += 1));
     return running([frame(1, "one"), frame(2, "two")], signal);
   };
@@ -62,24 +62,24 @@ test("records the output of a container while it is wanted", async () => {
     at: Date.UTC(2026, 10, 21, 12, 0, 1),
     text: "one\ntwo\n",
   });
-  expect(compute.asked).toEqual([["output", "0123456789abcdef", undefined]]);
+  expect(compute.requested).toEqual([["output", "0123456789abcdef", undefined]]);
   compute.set([containerState()]);
   await waitFor("the end", () => stopped === 1);
 });
 
 test("another agent continues where this one stopped", async () => {
   const first = stage();
-  first.compute.said = (_, __, signal) => running([frame(1, "one")], signal);
+  first.compute.printed = (_, __, signal) => running([frame(1, "one")], signal);
   first.compute.set([saved]);
   // Pending output is written at the end.
-  await waitFor("the reading", () => first.compute.asked.length === 1);
+  await waitFor("the reading", () => first.compute.requested.length === 1);
   await new Promise((resolve) => setImmediate(resolve));
   await first.saver.close();
   expect(first.text()).toBe("one\n");
   const second = stage(first.sql);
   second.compute.set([saved]);
-  await waitFor("the reading", () => second.compute.asked.length === 1);
-  expect(second.compute.asked).toEqual([["output", "0123456789abcdef", "1795262401.000000001"]]);
+  await waitFor("the reading", () => second.compute.requested.length === 1);
+  expect(second.compute.requested).toEqual([["output", "0123456789abcdef", "1795262401.000000001"]]);
 });
 
 test("reads an ended container once, and again after its next run", async () => {
@@ -87,7 +87,7 @@ test("reads an ended container once, and again after its next run", async () => 
   async function* ended(): AsyncGenerator<OutputFrame> {
     yield frame(1, "done");
   }
-  compute.said = ended;
+  compute.printed = ended;
   const idle = { ...saved, state: "idle" as const, restarts: 1 };
   compute.set([idle]);
   await waitFor("the output", () => text() === "done\n");
@@ -95,17 +95,17 @@ test("reads an ended container once, and again after its next run", async () => 
   await someTurns(100);
   compute.set([idle]);
   await someTurns(100);
-  expect(compute.asked).toHaveLength(1);
+  expect(compute.requested).toHaveLength(1);
   compute.set([{ ...idle, restarts: 2 }]);
-  await waitFor("the next run", () => compute.asked.length === 2);
+  await waitFor("the next run", () => compute.requested.length === 2);
 });
 
 test("does not read output from before it was wanted", async () => {
   const { compute } = stage();
   compute.set([containerState()]);
   compute.set([saved]);
-  await waitFor("the reading", () => compute.asked.length === 1);
-  const [, , since] = compute.asked[0] as [string, string, string];
+  await waitFor("the reading", () => compute.requested.length === 1);
+  const [, , since] = compute.requested[0] as [string, string, string];
   expect(Number(since)).toBeGreaterThan(Date.now() / 1000 - 60);
 });
 
@@ -113,9 +113,9 @@ test("asks a failing engine again, and loses no output to a failing disk", async
   const { compute, text, sql, refusals } = stage();
   sql.exec("DROP TABLE compute_output");
   compute.refusal = new Error("no engine");
-  compute.said = (_, __, signal) => running([frame(1, "late")], signal);
+  compute.printed = (_, __, signal) => running([frame(1, "late")], signal);
   compute.set([saved]);
-  await waitFor("the first try", () => compute.asked.length >= 1);
+  await waitFor("the first try", () => compute.requested.length >= 1);
   compute.refusal = undefined;
   await waitFor("the output", () => text() === "late\n");
   expect(refusals.length).toBeGreaterThan(0);
@@ -124,7 +124,7 @@ test("asks a failing engine again, and loses no output to a failing disk", async
 test("reads a container that never stops writing within the limit of its rate", async () => {
   const { compute, records } = stage(memory(), systemClock());
   let given = 0;
-  compute.said = async function* (_: string, __: string | undefined, signal: AbortSignal) {
+  compute.printed = async function* (_: string, __: string | undefined, signal: AbortSignal) {
     for (given = 0; !signal.aborted; given += 1) yield frame(1, "x".repeat(1000));
   };
   compute.set([saved]);

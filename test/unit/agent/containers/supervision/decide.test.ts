@@ -179,12 +179,12 @@ describe("a service", () => {
       state: "backoff",
       reason: "it ended with exit code 137; the container engine starts it again",
     });
-    const asked = run(killed.standing, [{ is: "tick" }, 65_100]);
-    expect(begun(asked.effects)).toMatchObject([{ kind: "tidy" }]);
-    const again = run(asked.standing, [done(begun(asked.effects)[0]?.number ?? 0, stopped()), 65_200]);
+    const requested = run(killed.standing, [{ is: "tick" }, 65_100]);
+    expect(begun(requested.effects)).toMatchObject([{ kind: "tidy" }]);
+    const again = run(requested.standing, [done(begun(requested.effects)[0]?.number ?? 0, stopped()), 65_200]);
     expect(begun(again.effects)).toMatchObject([{ kind: "start" }]);
-    const left = run(asked.standing, [
-      done(begun(asked.effects)[0]?.number ?? 0, { ...stopped(), is: "restarting" }),
+    const left = run(requested.standing, [
+      done(begun(requested.effects)[0]?.number ?? 0, { ...stopped(), is: "restarting" }),
       65_200,
     ]);
     expect(left.effects).toEqual([]);
@@ -199,8 +199,8 @@ describe("a service", () => {
       [{ is: "wanted", goal }, 0],
       [{ is: "exited", found: looping, code: 3 }, 1000],
     ).standing;
-    const asked = run(crashed, [{ is: "asked", to }, 2000]);
-    expect(begun(asked.effects)).toMatchObject([{ kind: "restart" }]);
+    const requested = run(crashed, [{ is: "asked", to }, 2000]);
+    expect(begun(requested.effects)).toMatchObject([{ kind: "restart" }]);
     // Also during the request on its state.
     const tidying = run(crashed, [{ is: "tick" }, 7000]);
     const meanwhile = run(
@@ -209,7 +209,7 @@ describe("a service", () => {
       [done(begun(tidying.effects)[0]?.number ?? 0, looping), 7002],
     );
     expect(begun(meanwhile.effects)).toMatchObject([{ kind: "restart" }]);
-    const up = run(asked.standing, [done(begun(asked.effects)[0]?.number ?? 0, running()), 3000]).standing;
+    const up = run(requested.standing, [done(begun(requested.effects)[0]?.number ?? 0, running()), 3000]).standing;
     expect(up.isRestarting).toBe(false);
   });
 

@@ -50,7 +50,7 @@ test("an image that the engine refuses to remove does not keep the others", asyn
   onTestFinished(() => database.sql.close());
   const ledger = new Ledger(database.sql);
   for (const id of ["a", "b"]) ledger.putImage(row(id));
-  const asked: string[] = [];
+  const requested: string[] = [];
   let changed = (): void => undefined;
   const supervisor = {
     info: { rootDirectory: "/var/lib/docker" },
@@ -61,7 +61,7 @@ test("an image that the engine refuses to remove does not keep the others", asyn
       listImages: () => Promise.resolve([image("a"), image("b")]),
       listContainers: () => Promise.resolve([]),
       removeImage(id: string) {
-        asked.push(id);
+        requested.push(id);
         return id === "a" ? Promise.reject(new HostError("engine-refused", "in use")) : Promise.resolve();
       },
     },
@@ -71,8 +71,8 @@ test("an image that the engine refuses to remove does not keep the others", asyn
   onTestFinished(() => cleaner.close());
   changed();
   await clock.advance(600_000);
-  await waitFor("both are tried", () => asked.length === 2);
+  await waitFor("both are tried", () => requested.length === 2);
   await waitFor("the second is forgotten", () => !ledger.images.has("b"));
-  expect(asked).toEqual(["a", "b"]);
+  expect(requested).toEqual(["a", "b"]);
   expect(ledger.images.has("a")).toBe(true);
 });

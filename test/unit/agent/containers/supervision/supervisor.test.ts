@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { computeFacade } from "../../../../../src/agent/containers/facade.ts";
-import { restartByHand } from "../../../../../src/agent/containers/supervision/by-hand.ts";
+import { containersOf, restartByHand } from "../../../../../src/agent/containers/containers.ts";
 import { nameOf } from "../../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
@@ -278,7 +277,7 @@ describe("a successor that cannot be started", () => {
     model.before = before;
     await next.stage.pass({ commands });
     const worker = next.stage.supervisor.workers.get(idOf(1));
-    await waitFor("it says why", () => worker?.standing.retry?.reason.includes("no such program"));
+    await waitFor("it reports why", () => worker?.standing.retry?.reason.includes("no such program"));
     expect(count(model.calls, "stop")).toBe(1);
     expect(next.running()).toContain(idOf(1));
     await next.stage.pass({ commands: [itemOf(1, third)] });
@@ -351,9 +350,9 @@ test("retries refused limits after a minute, and clears the report when the engi
   await stage.pass({ commands });
   expect((await stage.pass({ commands })).took).toEqual([]);
   Object.assign(model.engine, { updateContainer: take });
-  const before = stage.looks;
+  const before = stage.polls;
   await clock.advance(60_000);
-  expect(stage.looks).toBeGreaterThan(before);
+  expect(stage.polls).toBeGreaterThan(before);
   const { took, after } = await stage.pass({ commands });
   expect([took, after.waits]).toEqual([[`update ${idOf(1)}`], []]);
 });
@@ -375,7 +374,7 @@ test("a container waits for an engine that has never answered, and a disabled on
   const { model, stage } = modelStage({ clock });
   model.setStanding({ state: "unwell", since: 7, reason: "it has no socket" });
   await stage.look({ commands: [], limits: { cpuMax: 50 } });
-  const compute = computeFacade({
+  const compute = containersOf({
     supervisor: stage.supervisor,
     now: () => clock.now(),
     definitions: () => [spec, { ...spec, id: idOf(2), name: "off", enabled: false }],
@@ -454,7 +453,7 @@ describe("a service that is stopped at the engine", () => {
     await waitFor("it runs again", () => running().length === 1);
     expect(byHand()).toBeUndefined();
     await waitFor("it is known", () => stage.supervisor.workers.get(idOf(1))?.standing.job === undefined);
-    const compute = computeFacade({
+    const compute = containersOf({
       supervisor: stage.supervisor,
       now: () => clock.now(),
       definitions: () => [],

@@ -95,8 +95,8 @@ describe("the steps to connectors", () => {
   });
 
   test("applies limits, sources and timeouts", () => {
-    const told = { sources: ["10.0.0.0/8"], bitsPerSecond: 5, maxFlows: 7, idleTimeoutMs: 9000 };
-    expect(plan([aConnector("a", told)]).listeners).toEqual([itsListener("a", told)]);
+    const reported = { sources: ["10.0.0.0/8"], bitsPerSecond: 5, maxFlows: 7, idleTimeoutMs: 9000 };
+    expect(plan([aConnector("a", reported)]).listeners).toEqual([itsListener("a", reported)]);
   });
 
   test("listens on as many addresses of a link as the overlay accepts, and names the rest", () => {
@@ -127,12 +127,12 @@ describe("the conditions that connectors wait for", () => {
   test("name an address on another node that is not offered to others, and nothing else of that connector", () => {
     const target = { host: "169.254.169.254", port: 80 };
     const message: unknown = expect.stringMatching(/^connectors\.items\.a\.service: 169\.254\.169\.254 is link-local/);
-    const told = [{ path: "connectors.items.a.service", code: "E_ADDRESS_FORBIDDEN", message }];
+    const reported = [{ path: "connectors.items.a.service", code: "E_ADDRESS_FORBIDDEN", message }];
     for (const node of ["branch", "nobody"]) {
       const refused = state({ reason: "not-granted" });
       const desired = aConnector("a", { node, target });
       const listener = itsListener("a", { target: { peer: uidOf(3), ...target } });
-      expect(waitingConnectors([desired], actualOf([listener], [refused]))).toEqual(told);
+      expect(waitingConnectors([desired], actualOf([listener], [refused]))).toEqual(reported);
       expect(waitingConnectors([{ ...desired, enabled: false }], actualOf())).toEqual([]);
     }
     expect(waitingConnectors([aConnector("a", { node: "local", target })], actualOf())).toEqual([]);

@@ -249,9 +249,9 @@ describe("a container is kept from starting", () => {
   ])("%s", (_, change, expected) => {
     const spec = containerSpec({ id: "b", ...change });
     const other = { id: "a", name: "other", ip: "172.18.0.5" };
-    const said = placeObstacle(spec, [spec, other], place, new Map([["red", 1000]]));
-    if (expected === undefined) expect(said).toBeUndefined();
-    else expect(said).toMatch(expected);
+    const output = placeObstacle(spec, [spec, other], place, new Map([["red", 1000]]));
+    if (expected === undefined) expect(output).toBeUndefined();
+    else expect(output).toMatch(expected);
   });
 });
 

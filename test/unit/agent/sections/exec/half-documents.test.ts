@@ -37,7 +37,7 @@ test("an invalid definition leaves its container unchanged, and a missing one re
   await stage.pass({ commands: [itemOf(1), itemOf(2)] });
   const { took } = await stage.pass({ commands: [itemOf(1, { execType: "sometimes" })] });
   expect(took).toEqual([`remove ${idOf(2)}`]);
-  await waitFor("the other is gone", () => model.containers.size === 1);
+  await waitFor("the other is removed", () => model.containers.size === 1);
   expect(running()).toEqual([idOf(1)]);
 });
 

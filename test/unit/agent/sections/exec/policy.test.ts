@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { checkBinds, checkPrivileges } from "../../../../../src/agent/sections/exec/policy.ts";
 import { hostDirectories } from "../../../../../src/host/files/directories.ts";
 import { containerSpec } from "../../../../support/containers/container-spec.ts";
-import { tempDir } from "../../../../support/temp-dir.ts";
+import { dirOutsideDev } from "../../../../support/temp-dir.ts";
 
 const STRICT = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };
 const withCaps = (...add: string[]) => containerSpec({ capabilities: { add, drop: ["NET_RAW"] } });
@@ -38,7 +38,7 @@ describe("privileges", () => {
 
 /** A machine in a directory: an engine's socket, Holdfast's state, and a directory of the customer. */
 function machine() {
-  const root = realpathSync(tempDir());
+  const root = realpathSync(dirOutsideDev());
   for (const path of ["run/engine", "var/lib/holdfast/identity", "var/lib/engine", "srv/data"]) {
     mkdirSync(join(root, path), { recursive: true });
   }

@@ -43,7 +43,7 @@ function rigOver(overlay: Parameters<typeof gatewayOver>[0]) {
     /** Replaces the documents from now on. */
     async surround(more: Partial<GatewayActual>): Promise<void> {
       actual = { ...actual, ...more };
-      rig.engine.look("documents");
+      rig.engine.reevaluate("documents");
       await rig.engine.idle();
     },
   };
@@ -145,7 +145,7 @@ function keeping(overlay: ScriptedOverlay, more: (method: string) => Scripted | 
 
 describe("over the control socket", () => {
   test("applies the whole table with one call, and retries a server that cannot listen", async () => {
-    const owner = ownerRig({ onChanged: () => rig.engine.look("overlay") });
+    const owner = ownerRig({ onChanged: () => rig.engine.reevaluate("overlay") });
     const rig = rigOver(owner.owner);
     const overlay = await scriptedOverlay(owner.runDir);
     const { server, ...state } = aMeshState();

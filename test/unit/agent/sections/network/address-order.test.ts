@@ -5,7 +5,7 @@ import { aMachine, networkOver } from "../../../../support/network/network-secti
 
 const { signal } = new AbortController();
 
-const stepsOf = async (section: Reconciler, raw: unknown) => (await section.prepare(raw).look(signal)).steps;
+const stepsOf = async (section: Reconciler, raw: unknown) => (await section.prepare(raw).observe(signal)).steps;
 
 async function pass(section: Reconciler, raw: unknown): Promise<void> {
   for (const { apply } of await stepsOf(section, raw)) await apply(signal);

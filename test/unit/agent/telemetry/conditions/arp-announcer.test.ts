@@ -12,14 +12,14 @@ function stage() {
   const clock = new FakeClock();
   const machine = {
     held: [] as Held[],
-    told: [] as string[],
+    reported: [] as string[],
     failure: undefined as Error | undefined,
     changes: 0,
   };
   const announcer = startArpAnnouncer({
     clock,
     announce(link, address) {
-      machine.told.push(`${link} ${address}`);
+      machine.reported.push(`${link} ${address}`);
       return machine.failure === undefined ? Promise.resolve() : Promise.reject(machine.failure);
     },
     held: () => machine.held,
@@ -32,29 +32,29 @@ test("announces an address when it is taken, and every minute while it is held",
   const { clock, machine, announcer } = stage();
   announcer.refresh();
   await clock.advance(3_600_000);
-  expect([machine.told, clock.pendingTimers]).toEqual([[], 0]);
+  expect([machine.reported, clock.pendingTimers]).toEqual([[], 0]);
   machine.held = [VIP];
   announcer.refresh();
   await clock.advance(0);
-  expect(machine.told).toEqual(["eth1 10.0.0.9"]);
+  expect(machine.reported).toEqual(["eth1 10.0.0.9"]);
   announcer.refresh();
   await clock.advance(59_000);
-  expect(machine.told).toHaveLength(1);
+  expect(machine.reported).toHaveLength(1);
   machine.held = [VIP, OTHER];
   announcer.refresh();
   await clock.advance(0);
-  expect(machine.told).toEqual(["eth1 10.0.0.9", "eth1.10 10.1.0.9"]);
+  expect(machine.reported).toEqual(["eth1 10.0.0.9", "eth1.10 10.1.0.9"]);
   await clock.advance(1000);
-  expect(machine.told).toHaveLength(3);
+  expect(machine.reported).toHaveLength(3);
   machine.held = [];
   announcer.refresh();
   await clock.advance(3_600_000);
-  expect([machine.told.length, clock.pendingTimers]).toEqual([3, 0]);
+  expect([machine.reported.length, clock.pendingTimers]).toEqual([3, 0]);
   // Announces again at once when it is taken again.
   machine.held = [VIP];
   announcer.refresh();
   await clock.advance(0);
-  expect(machine.told).toHaveLength(4);
+  expect(machine.reported).toHaveLength(4);
   announcer.close();
   expect(clock.pendingTimers).toBe(0);
 });

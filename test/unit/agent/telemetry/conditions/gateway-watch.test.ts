@@ -16,10 +16,10 @@ function setUp(raw: unknown, mesh: OverlayMesh | undefined = aMesh(), open: read
   const clock = new FakeClock();
   const seen: NodeEvent[] = [];
   const events = createEventLog({ clock, sink: (event) => void seen.push(event), open });
-  const now: { raw: unknown; standing: MeshStanding | undefined; asked: number; fails: boolean } = {
+  const now: { raw: unknown; standing: MeshStanding | undefined; requested: number; fails: boolean } = {
     raw,
     standing: undefined,
-    asked: 0,
+    requested: 0,
     fails: false,
   };
   const watch = gatewayWatch({
@@ -31,7 +31,7 @@ function setUp(raw: unknown, mesh: OverlayMesh | undefined = aMesh(), open: read
       uidOf: (name) => (name === "gw1" ? uidOf(2) : undefined),
     }),
     async ask() {
-      now.asked += 1;
+      now.requested += 1;
       if (now.fails) throw new Error("it went");
       return now.standing;
     },
@@ -42,7 +42,7 @@ function setUp(raw: unknown, mesh: OverlayMesh | undefined = aMesh(), open: read
     clock,
     watch,
     now,
-    told: () =>
+    reported: () =>
       seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
     details: () => seen[0]?.details,
     async sample(...paths: readonly Partial<PathState>[]) {
@@ -56,14 +56,14 @@ describe("round trips", () => {
   test("above the limit for long enough are reported with the gateway, and cleared when below", async () => {
     const rig = setUp({ latencyMonitors: [{ ...MONITOR, critical: true }] });
     await rig.sample({ rttMs: 250 });
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await rig.sample({ rttMs: 250.4 });
     expect(rig.details()).toMatchObject({ gateway: "gw1", rttMs: 250.4, maxLatencyMs: 100, isCritical: true });
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "EXCEEDED ERROR Gateway Latency Exceeded: The round trip to gateway gw1 takes 250 ms, more than 100 ms",
     ]);
     await rig.sample({ rttMs: 80 });
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "CLEARED INFO Gateway Latency Exceeded: The round trip to gateway gw1 takes 80 ms again, no more than 100 ms",
     ]);
   });
@@ -73,14 +73,14 @@ describe("round trips", () => {
     const rig = setUp(raw, aMesh({ paths: [...aMesh().paths, { ...PATH2, isDefault: false }] }));
     await rig.sample({ rttMs: 999 }, { id: "wan2", rttMs: 5 });
     await rig.sample({ rttMs: 5 }, { id: "wan2", rttMs: 999, state: "down" });
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await rig.sample({ rttMs: 5 }, { id: "wan2", rttMs: 999 });
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "EXCEEDED ERROR Gateway Latency Exceeded: The round trip to gateway gw1 by path wan2 takes 999 ms, more than 100 ms",
     ]);
     const other = setUp({ latencyMonitors: [{ ...MONITOR, triggerCount: 1 }] }, aMesh({ paths: [PATH2] }));
     await other.sample({ rttMs: 999 }, { id: "wan2", rttMs: 5 });
-    expect(other.told()).toEqual([]);
+    expect(other.reported()).toEqual([]);
   });
 
   test("that are not monitored any more are cleared, and then not measured", async () => {
@@ -88,10 +88,10 @@ describe("round trips", () => {
     const object = "gw1 above 100 ms";
     const rig = setUp({}, aMesh(), [{ ...open, eventType: "Gateway Latency Exceeded", object }]);
     await rig.clock.advance(EVERY);
-    expect(rig.told()).toEqual([`CLEARED INFO Gateway Latency Exceeded: ${object} is no longer monitored`]);
-    const { asked } = rig.now;
+    expect(rig.reported()).toEqual([`CLEARED INFO Gateway Latency Exceeded: ${object} is no longer monitored`]);
+    const { requested: requests } = rig.now;
     await rig.clock.advance(10 * EVERY);
-    expect([rig.now.asked, rig.clock.pendingTimers]).toEqual([asked, 0]);
+    expect([rig.now.requested, rig.clock.pendingTimers]).toEqual([requests, 0]);
   });
 });
 
@@ -103,16 +103,16 @@ describe("incoming traffic", () => {
       for (let i = 0; i < samples; i += 1) await rig.sample({ bytesIn: (bytesIn += mbps * 125_000 * 20) });
     };
     await at(9.8, 6);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await at(9.8, 1);
     expect(rig.details()).toMatchObject({ mbps: 9.8, maxmbps: 10 });
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "EXCEEDED ERROR Gateway Ingress Limit Reached: Ingress over tunnels is at its limit of 10 Mbit/s",
     ]);
     await at(9.2, 10);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await at(2, 6);
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "CLEARED INFO Gateway Ingress Limit Reached: Ingress over tunnels is no longer at its limit",
     ]);
   });
@@ -124,18 +124,18 @@ describe("incoming traffic", () => {
     await rig.clock.advance(EVERY);
     rig.now.fails = false;
     await rig.sample({ bytesIn: 1e12 });
-    expect([rig.told(), rig.now.asked]).toEqual([[], 3]);
+    expect([rig.reported(), rig.now.requested]).toEqual([[], 3]);
   });
 });
 
 test("polls nothing without a monitor, and nothing after the end", async () => {
   const idle = setUp({}, aMesh({ ingressBitsPerSecond: 5 }));
   await idle.clock.advance(10 * EVERY);
-  expect([idle.now.asked, idle.clock.pendingTimers]).toEqual([0, 0]);
+  expect([idle.now.requested, idle.clock.pendingTimers]).toEqual([0, 0]);
   const rig = setUp({ latencyMonitors: [MONITOR] });
   rig.watch.close();
   await rig.clock.advance(10 * EVERY);
-  expect(rig.now.asked).toBe(0);
+  expect(rig.now.requested).toBe(0);
 });
 
 const WAN2 = { id: "wan2", node: "gw1", host: "192.0.2.7", port: 8443 };

@@ -16,14 +16,14 @@ function checks(options: Partial<HealthCheckOptions> = {}) {
   const results: HealthResults[] = [];
   const errors: unknown[] = [];
   const answers = new Map<string, ServerAnswer>([["192.0.2.1", "ok"]]);
-  const asked: string[] = [];
+  const requested: string[] = [];
   const health = startHealthChecks({
     clock,
     events: createEventLog({ clock, sink: (event) => events.push(event) }),
     name: "control.example.org",
     servers: () => [...answers.keys()],
     ask: async (server, name) => {
-      asked.push(`${server} ${name}`);
+      requested.push(`${server} ${name}`);
       return answers.get(server) ?? "unreachable";
     },
     isSshLocal: () => undefined,
@@ -33,28 +33,28 @@ function checks(options: Partial<HealthCheckOptions> = {}) {
     ...options,
   });
   const messages = (): string[] => events.map(({ level, message }) => `${level} ${message}`);
-  return { clock, events, results, errors, answers, asked, health, messages };
+  return { clock, events, results, errors, answers, requested, health, messages };
 }
 
 test("checks DNS a minute after the start and then hourly", async () => {
-  const { clock, asked, health, messages } = checks();
+  const { clock, requested, health, messages } = checks();
   await clock.advance(59_999);
-  expect(asked).toEqual([]);
+  expect(requested).toEqual([]);
   await clock.advance(1);
-  expect(asked).toEqual(["192.0.2.1 control.example.org"]);
+  expect(requested).toEqual(["192.0.2.1 control.example.org"]);
   expect(health.results().dns).toEqual({ isHealthy: true, servers: [{ server: "192.0.2.1", answer: "ok" }] });
   await clock.advance(3 * HOUR);
-  expect(asked.length).toBe(4);
+  expect(requested.length).toBe(4);
   expect(messages()).toEqual([]);
 });
 
 test("a failure needs three tries, is raised once with each server's answer, and cleared at the first success", async () => {
-  const { clock, answers, asked, events, health, messages } = checks();
+  const { clock, answers, requested, events, health, messages } = checks();
   answers.set("192.0.2.1", "unreachable").set("192.0.2.2", "name-not-resolved");
   await clock.advance(60_000 + 19_999);
   expect(messages()).toEqual([]);
   await clock.advance(1);
-  expect(asked.length).toBe(6);
+  expect(requested.length).toBe(6);
   expect(messages()).toEqual(["ERROR DNS resolution failed"]);
   expect(events[0]?.details).toMatchObject({
     name: "control.example.org",
@@ -91,17 +91,17 @@ test("no server at all is unhealthy", async () => {
 
 test("an address or localhost needs no DNS and gives no result", async () => {
   for (const name of ["192.0.2.9", "fd00::9", "localhost", "control.localhost"]) {
-    const { clock, asked, health } = checks({ name });
+    const { clock, requested, health } = checks({ name });
     await clock.advance(2 * HOUR);
-    expect(asked).toEqual([]);
+    expect(requested).toEqual([]);
     expect(health.results().dns).toBeUndefined();
   }
 });
 
 test("an operator's check joins the running one", async () => {
-  const { asked, health } = checks();
+  const { requested, health } = checks();
   await Promise.all([health.checkDns(), health.checkDns()]);
-  expect(asked.length).toBe(1);
+  expect(requested.length).toBe(1);
 });
 
 test("SSH at the start: local, exposed, unknown", () => {
@@ -122,19 +122,19 @@ test("the next check clears SSH that was locked down", () => {
 
 test("checks the repository daily, three times before it counts as failed", async () => {
   let answer: "ok" | "port-not-reachable" = "ok";
-  let asked = 0;
+  let requested = 0;
   const repository = async (): Promise<typeof answer> => {
-    asked += 1;
+    requested += 1;
     return answer;
   };
   const { clock, health, messages } = checks({ repository });
   await clock.advance(60_000);
   expect(health.results().repository).toBe("ok");
   await clock.advance(23 * HOUR);
-  expect(asked).toBe(1);
+  expect(requested).toBe(1);
   answer = "port-not-reachable";
   await clock.advance(HOUR + 20_000);
-  expect(asked).toBe(4);
+  expect(requested).toBe(4);
   expect(messages()).toEqual(["ERROR Repo connectivity failed"]);
   answer = "ok";
   await clock.advance(300_000);

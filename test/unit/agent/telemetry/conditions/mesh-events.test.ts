@@ -36,7 +36,7 @@ function setUp(open: readonly OpenEvent[] = []) {
     surroundings,
     seen,
     /** Returns the events since the last call. */
-    told: () =>
+    reported: () =>
       seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
     stand: (...paths: readonly Partial<PathState>[]) => mesh.stands(standing(paths)),
   };
@@ -68,7 +68,7 @@ describe("a path", () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     rig.stand(DOWN, { ...GW2, ...UP });
     expect(rig.seen[0]?.details).toMatchObject({
       object: "gw1",
@@ -77,17 +77,17 @@ describe("a path", () => {
       reason: "reset by the peer",
       endpoint: "192.0.2.1:8443",
     });
-    expect(rig.told()).toEqual([LOST]);
+    expect(rig.reported()).toEqual([LOST]);
     rig.stand({ ...DOWN, attempts: 2 }, { ...GW2, ...UP });
     await rig.clock.advance(5000);
     rig.mesh.happened([event("path-back", { durationMs: 4200, cause: "the network changed" })]);
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(9000);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await rig.clock.advance(2000);
     expect(rig.seen[0]?.details).toMatchObject({ durationMs: 4200, cause: "the network changed", peer: "gw1" });
     expect(rig.seen[0]?.details).not.toHaveProperty("reason");
-    expect(rig.told()).toEqual([BACK]);
+    expect(rig.reported()).toEqual([BACK]);
   });
 
   test("that flaps is one disruption, measured from its first loss if nothing else measured it", async () => {
@@ -100,7 +100,7 @@ describe("a path", () => {
     }
     await rig.clock.advance(8000);
     expect(rig.seen.at(-1)?.details).toMatchObject({ durationMs: 9000 });
-    expect(rig.told()).toEqual([LOST, BACK]);
+    expect(rig.reported()).toEqual([LOST, BACK]);
   });
 
   test("with a name is reported by it", async () => {
@@ -109,7 +109,7 @@ describe("a path", () => {
     await rig.clock.advance(MINUTE);
     rig.stand({ ...DOWN, id: "wan2" }, { ...GW2, ...UP });
     expect(rig.seen[0]?.details).toMatchObject({ object: "gw1/wan2", path: "wan2" });
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "EXCEEDED WARNING Data Plane Disruption: Node gw1 via path wan2 abnormally disconnected",
     ]);
   });
@@ -119,9 +119,9 @@ describe("a path", () => {
     await rig.clock.advance(MINUTE);
     rig.stand({ state: "connecting", reason: "connection refused" }, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE - 1);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await rig.clock.advance(1);
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "EXCEEDED WARNING Data Plane Disruption: Node gw1 via Internet path cannot be connected: connection refused",
     ]);
   });
@@ -131,9 +131,9 @@ describe("a path", () => {
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
     rig.stand(DOWN, { ...GW2, ...UP });
-    rig.told();
+    rig.reported();
     rig.stand({ ...GW2, ...UP });
-    expect(rig.told()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
+    expect(rig.reported()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
   });
 });
 
@@ -143,12 +143,12 @@ describe("all paths together", () => {
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
     rig.stand(UP, { ...GW2, ...DOWN });
-    rig.told();
+    rig.reported();
     rig.stand(DOWN, { ...GW2, ...DOWN });
-    expect(rig.told()).toEqual([LOST, NONE]);
+    expect(rig.reported()).toEqual([LOST, NONE]);
     rig.stand(DOWN, { ...GW2, ...UP });
     await rig.clock.advance(10_000);
-    expect(rig.told()).toContain(SOME);
+    expect(rig.reported()).toContain(SOME);
   });
 
   test("and the control plane are reported together, and again when either is back", async () => {
@@ -157,14 +157,14 @@ describe("all paths together", () => {
     await rig.clock.advance(MINUTE);
     rig.surroundings.isOnline = false;
     rig.mesh.refresh();
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     rig.stand(DOWN);
     const both = "Data and Control Plane Disruption: Data and Control plane connection";
-    expect(rig.told()).toEqual([LOST, NONE, `EXCEEDED ERROR ${both} is down`]);
+    expect(rig.reported()).toEqual([LOST, NONE, `EXCEEDED ERROR ${both} is down`]);
     rig.surroundings.isOnline = true;
     rig.mesh.refresh();
     await rig.clock.advance(10_000);
-    expect(rig.told()).toEqual([`CLEARED INFO ${both} is up`]);
+    expect(rig.reported()).toEqual([`CLEARED INFO ${both} is up`]);
   });
 
   test("are lost with the overlay, unless it is back within ten seconds or not needed", async () => {
@@ -175,16 +175,16 @@ describe("all paths together", () => {
     await rig.clock.advance(9000);
     rig.stand(UP);
     await rig.clock.advance(MINUTE);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     rig.mesh.stands(undefined);
     await rig.clock.advance(10_000);
     expect(rig.seen[0]?.details).toMatchObject({ reason: "the overlay is not running" });
-    expect(rig.told()).toEqual([LOST, NONE]);
+    expect(rig.reported()).toEqual([LOST, NONE]);
     rig.surroundings.isWanted = false;
     rig.mesh.stands(undefined);
-    expect(rig.told()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
+    expect(rig.reported()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
     await rig.clock.advance(10_000);
-    expect(rig.told()).toEqual([SOME]);
+    expect(rig.reported()).toEqual([SOME]);
   });
 
   test("that lead to this node are reported when the last node is disconnected", async () => {
@@ -202,7 +202,7 @@ describe("all paths together", () => {
     rig.mesh.stands(standing([], [client("down")]));
     rig.mesh.stands(standing([], [client("up")]));
     await rig.clock.advance(10_000);
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "EXCEEDED WARNING All Peers Disconnected: Number of connected peers has dropped to zero",
       "CLEARED WARNING All Peers Disconnected: Number of connected peers is no longer zero",
     ]);
@@ -218,21 +218,21 @@ describe("in the first minute and at the end", () => {
     rig.stand(DOWN, { ...GW2, ...UP });
     rig.mesh.happened([event("moved", { from: { gateway: uidOf(3), path: "" } })]);
     await rig.clock.advance(MINUTE - 5001);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     await rig.clock.advance(1);
-    expect(rig.told()).toEqual([LOST]);
+    expect(rig.reported()).toEqual([LOST]);
   });
 
   test("reports what ended a loss, and what left the domain", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     rig.mesh.happened([event("moved", { ...GW2, from: { gateway: uidOf(2), path: "" }, durationMs: 1500 })]);
-    expect(rig.told()).toEqual([
+    expect(rig.reported()).toEqual([
       "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1 in 1500 ms: three probes went unanswered",
     ]);
     rig.gateways.delete(uidOf(2));
     rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
-    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
+    expect(rig.reported()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
 
   test("clears what an earlier run left open once it is well, and not before", async () => {
@@ -245,10 +245,10 @@ describe("in the first minute and at the end", () => {
     ]);
     rig.stand(UP, { ...GW2, ...DOWN });
     await rig.clock.advance(2 * MINUTE);
-    const told = rig.told();
-    expect(told).toHaveLength(2);
-    expect(told[0]).toMatch(/^CLEARED INFO Data Plane Disruption: Cleared/);
-    expect(told[1]).toBe("CLEARED INFO Data Plane Disruption: The path to forgotten is no longer in use");
+    const reported = rig.reported();
+    expect(reported).toHaveLength(2);
+    expect(reported[0]).toMatch(/^CLEARED INFO Data Plane Disruption: Cleared/);
+    expect(reported[1]).toBe("CLEARED INFO Data Plane Disruption: The path to forgotten is no longer in use");
   });
 
   test("reports nothing that was closed on purpose", async () => {
@@ -260,7 +260,7 @@ describe("in the first minute and at the end", () => {
     rig.mesh.stands(undefined);
     rig.mesh.happened([event("moved")]);
     await rig.clock.advance(MINUTE);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
   });
 });
 
@@ -286,7 +286,7 @@ describe("a disruption", () => {
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([happened]);
     expect(rig.seen[0]?.details).toMatchObject(details);
-    expect(rig.told()).toEqual([message]);
+    expect(rig.reported()).toEqual([message]);
   });
 
   test("to a gateway that left the domain has its former name, and is not reported if merely not dialled", async () => {
@@ -294,21 +294,21 @@ describe("a disruption", () => {
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
     rig.gateways.delete(uidOf(3));
     rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
-    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw2 removed from the domain"]);
+    expect(rig.reported()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw2 removed from the domain"]);
     rig.names.delete(uidOf(2));
     rig.gateways.delete(uidOf(2));
     rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
     rig.stand({ ...GW2, ...UP });
-    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
+    expect(rig.reported()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
 
   test("to clients is not reported", async () => {
     const rig = setUp();
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([event("client-lost"), event("client-back"), event("path-lost"), event("session-lost")]);
-    expect(rig.told()).toEqual([]);
+    expect(rig.reported()).toEqual([]);
   });
 });

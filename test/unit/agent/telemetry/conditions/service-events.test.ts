@@ -8,27 +8,27 @@ import { FakeClock } from "../../../../support/fake-clock.ts";
 function setUp(open: readonly OpenEvent[] = []) {
   const seen: NodeEvent[] = [];
   const events = createEventLog({ clock: new FakeClock(), sink: (event) => void seen.push(event), open });
-  const told = (): unknown => seen.splice(0).map(({ state, level, details }) => [state, level, details["object"]]);
-  return { watch: serviceEvents(events), events, told };
+  const reported = (): unknown => seen.splice(0).map(({ state, level, details }) => [state, level, details["object"]]);
+  return { watch: serviceEvents(events), events, reported };
 }
 
 const is = (name: string, state: ServiceHealth["state"]): ServiceHealth => ({ name, state, since: 1 });
 
 test("reports a withdrawn service once, and again when it is back", () => {
-  const { watch, told } = setUp();
+  const { watch, reported } = setUp();
   watch.refresh([is("web", "unknown"), is("db", "up")]);
-  expect(told()).toEqual([]);
+  expect(reported()).toEqual([]);
   watch.refresh([is("web", "down")]);
   watch.lookAtAll([is("web", "down"), is("db", "up")]);
-  expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
+  expect(reported()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
   watch.refresh([is("web", "unknown")]);
   watch.refresh([is("db", "up")]);
-  expect(told()).toEqual([]);
+  expect(reported()).toEqual([]);
   watch.refresh([is("web", "up")]);
   watch.refresh([is("web", "up")]);
-  expect(told()).toEqual([["CLEARED", "INFO", "service web"]]);
+  expect(reported()).toEqual([["CLEARED", "INFO", "service web"]]);
   watch.refresh([is("web", "down")]);
-  expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
+  expect(reported()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
 });
 
 test("clears the events of an earlier run with the service, and no foreign event", () => {
@@ -39,14 +39,14 @@ test("clears the events of an earlier run with the service, and no foreign event
     details: {},
     isAnnounced: true,
   } as const;
-  const { watch, events, told } = setUp([
+  const { watch, events, reported } = setUp([
     { ...earlier, object: "service old" },
     { ...earlier, object: "eth0" },
   ]);
   watch.refresh([]);
-  expect(told()).toEqual([]);
+  expect(reported()).toEqual([]);
   watch.lookAtAll([is("new", "up")]);
-  expect(told()).toEqual([["CLEARED", "INFO", "service old"]]);
+  expect(reported()).toEqual([["CLEARED", "INFO", "service old"]]);
   expect(events.isOpen("Network Error", "eth0")).toBe(true);
 });
 

@@ -12,8 +12,8 @@ function setUp(open: readonly OpenEvent[] = []) {
   const seen: NodeEvent[] = [];
   const events = createEventLog({ clock, sink: (event) => void seen.push(event), open });
   const meter = overlayMeter({ clock, events });
-  const told = () => seen.map(({ state, level, details }) => [state, level, details["object"]]);
-  return { clock, events, meter, told };
+  const reported = () => seen.map(({ state, level, details }) => [state, level, details["object"]]);
+  return { clock, events, meter, reported };
 }
 
 function answer(refusals: Kinds, more: Partial<OverlayCounters> = {}, connectors = ["web"]): OverlayCounters {
@@ -46,7 +46,7 @@ test("a sample has metrics and facts, and one that the overlay does not answer h
 });
 
 test("reports a connector at its limit once, until five quiet minutes have passed", async () => {
-  const { clock, meter, told } = setUp();
+  const { clock, meter, reported } = setUp();
   let refused = 5;
   const minute = async (more: number) => {
     refused += more;
@@ -55,22 +55,22 @@ test("reports a connector at its limit once, until five quiet minutes have passe
   };
   meter.sample(answer({ "too-many-flows": refused }));
   await minute(0);
-  expect(told()).toEqual([]);
+  expect(reported()).toEqual([]);
   for (const more of [1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0]) await minute(more);
-  expect(told()).toEqual([["EXCEEDED", "WARNING", "connector web"]]);
+  expect(reported()).toEqual([["EXCEEDED", "WARNING", "connector web"]]);
   await minute(0);
-  expect(told().slice(1)).toEqual([["CLEARED", "INFO", "connector web"]]);
+  expect(reported().slice(1)).toEqual([["CLEARED", "INFO", "connector web"]]);
 });
 
 test("reports exhausted resources, unless the overlay restarted", async () => {
-  const { clock, meter, told } = setUp();
+  const { clock, meter, reported } = setUp();
   meter.sample(answer({}));
   await clock.advance(60_000);
   meter.sample(answer({ "out-of-resources": 9 }, { pid: 2 }));
-  expect(told()).toEqual([]);
+  expect(reported()).toEqual([]);
   await clock.advance(60_000);
   meter.sample(answer({ "out-of-resources": 10 }, { pid: 2 }));
-  expect(told()).toEqual([["EXCEEDED", "WARNING", "overlay resources"]]);
+  expect(reported()).toEqual([["EXCEEDED", "WARNING", "overlay resources"]]);
 });
 
 test("clears what an earlier run raised, and no foreign event", async () => {

@@ -35,7 +35,7 @@ test("lists images by their names in definitions", async () => {
 test("splits a reference at its last slash", async () => {
   const { compute, audits, ask } = stage();
   expect(await ask(remove("acme.example/team/web/1.2"))).toEqual({ body: { success: "Successful deletion" } });
-  expect(compute.asked).toEqual([["remove image", "acme.example/team/web:1.2"]]);
+  expect(compute.requested).toEqual([["remove image", "acme.example/team/web:1.2"]]);
   expect(audits).toEqual(["jane@example.net deleted image acme.example/team/web:1.2"]);
 });
 

@@ -34,7 +34,7 @@ function stage(node: { type?: "Node" | "Agent"; state?: "ACTIVE" | "INACTIVE" } 
 test.each(["start", "stop", "restart"] as const)("%s of a container by its name", async (action) => {
   const { compute, audits, ask } = stage();
   expect(await ask("web", { cmd_action: action, name: "web" })).toEqual({ body: { message: `Successful ${action}` } });
-  expect(compute.asked).toEqual([[action, "web"]]);
+  expect(compute.requested).toEqual([[action, "web"]]);
   expect(audits).toHaveLength(1);
   expect(audits[0]).toMatch(/^jane@example.net \w+ container web$/);
 });
@@ -47,7 +47,7 @@ test.each([
 ])("refuses the body %j for its %s, and does nothing", async (body, field) => {
   const { compute, audits, ask } = stage();
   expect(await ask("web", body)).toMatchObject({ error: { code: "invalid-body", details: { field } } });
-  expect([compute.asked, audits]).toEqual([[], []]);
+  expect([compute.requested, audits]).toEqual([[], []]);
 });
 
 test("resolves names at the time of the request, after the events of every node", async () => {
@@ -127,7 +127,7 @@ test("the run ends with the stream", async () => {
       });
     });
   await watch("Job_1.x", { cmd_action: "start" });
-  await waitFor("the run", () => compute.asked.length === 1);
+  await waitFor("the run", () => compute.requested.length === 1);
   channel.end();
   await waitFor("its end", () => isEnded);
 });
@@ -141,7 +141,7 @@ test("only starts a service that is watched, and a run on demand that is not", a
   expect(channel.results[0]?.reply).toEqual({ body: { message: "Successful start" } });
   expect(await ask("Job_1.x", { cmd_action: "start" })).toEqual({ body: { message: "Successful start" } });
   expect(await ask("Job_1.x", { cmd_action: "start" }, { wait: false })).toEqual({ body: true });
-  await waitFor("all", () => compute.asked.length === 3);
+  await waitFor("all", () => compute.requested.length === 3);
   expect(attached).toBe(0);
 });
 

@@ -4,14 +4,14 @@ import { memoryJournal, rig } from "../rig.ts";
 
 function stage(options: Parameters<typeof rig>[1] = {}) {
   const audits: string[] = [];
-  const asked: string[] = [];
+  const requested: string[] = [];
   const answer = ({ action }: { readonly action: string }): Promise<unknown> => {
-    asked.push(action);
+    requested.push(action);
     return Promise.resolve({});
   };
   const made = rig([datastoreManager(answer, (what) => audits.push(what))], options);
   const ask = (body: unknown) => made.run("datastore-manager", { body });
-  return { ...made, audits, asked, ask };
+  return { ...made, audits, requested, ask };
 }
 
 const id = "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11";
@@ -50,13 +50,13 @@ test("without a journal, reading and freeing space still work", async () => {
 });
 
 test("an agent has no data store, and reports that for every action", async () => {
-  const { ask, asked } = stage({ node: { type: "Agent", state: "ACTIVE" } });
+  const { ask, requested } = stage({ node: { type: "Agent", state: "ACTIVE" } });
   for (const body of [...READING, ...CHANGING]) {
     expect(await ask(body)).toEqual({
       error: { code: "not-supported", message: "datastore-manager is for appliances; this node is an agent" },
     });
   }
-  expect(asked).toEqual([]);
+  expect(requested).toEqual([]);
 });
 
 test("a deletion on the node is in the node's audit trail, and a request of the control plane in its own", async () => {
@@ -68,7 +68,7 @@ test("a deletion on the node is in the node's audit trail, and a request of the 
 });
 
 test("an INACTIVE node answers no data store event", async () => {
-  const { ask, asked } = stage({ node: { type: "Node", state: "INACTIVE" } });
+  const { ask, requested } = stage({ node: { type: "Node", state: "INACTIVE" } });
   for (const body of [...READING, ...CHANGING]) expect(await ask(body)).toMatchObject({ error: { code: "inactive" } });
-  expect(asked).toEqual([]);
+  expect(requested).toEqual([]);
 });

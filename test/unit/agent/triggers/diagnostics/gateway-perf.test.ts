@@ -34,7 +34,7 @@ test("prints dots for megabytes, ! for losses, and the rate at the end", async (
       },
     },
   });
-  expect(tunnels.asked).toEqual([{ peer: EDGE_2, bytes: 10_485_760, messageBytes: 1000, windowBytes: 2000 }]);
+  expect(tunnels.requested).toEqual([{ peer: EDGE_2, bytes: 10_485_760, messageBytes: 1000, windowBytes: 2000 }]);
 });
 
 test("a rate is decimal, and none for no time", () => {
@@ -69,7 +69,7 @@ test("runs one at a time, and a cancel reaches the upload", async () => {
   const { dispatcher, run, channel } = rig([gatewayPerf(tunnels, clock)]);
   const jti = "0197f1a2-0000-7000-8000-0000000000cc";
   await run("gateway-perf", { body: { dest: "edge-2" }, wait: false, jti });
-  await untilHolds(() => expect(tunnels.asked).toHaveLength(1));
+  await untilHolds(() => expect(tunnels.requested).toHaveLength(1));
   expect(await run("gateway-perf", { body: { dest: "gw-1" } })).toMatchObject({ error: { code: "busy" } });
   dispatcher.cancel(jti);
   await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));

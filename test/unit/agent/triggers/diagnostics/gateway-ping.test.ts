@@ -37,7 +37,7 @@ test("text has a header, the path, one line for each probe in the viewer's form,
     "rtt min/avg/max = 1.25/1.25/1.25 ms",
     "",
   ]);
-  expect(tunnels.asked).toEqual(Array.from({ length: 4 }, () => ({ peer: EDGE_2, bytes: 64, timeoutMs: 5000 })));
+  expect(tunnels.requested).toEqual(Array.from({ length: 4 }, () => ({ peer: EDGE_2, bytes: 64, timeoutMs: 5000 })));
 });
 
 test("JSON has one object for each probe, a lost one is marked, and the others continue", async () => {
@@ -77,7 +77,7 @@ test("text names another path when that answers, and the lack of any", async () 
 test("uses the named path", async () => {
   const { tunnels, run } = stage(({ state }) => state?.paths.push(somePath(GATEWAY_1, { id: "wan2" })));
   await run("gateway-ping", { body: { dest: "gw-1", gwPath: "wan2", count: 1 } });
-  expect(tunnels.asked).toMatchObject([{ peer: GATEWAY_1, path: "wan2" }]);
+  expect(tunnels.requested).toMatchObject([{ peer: GATEWAY_1, path: "wan2" }]);
   expect(await run("gateway-ping", { body: { dest: "gw-1", gwPath: "wan3" } })).toMatchObject({
     error: { code: "not-found", details: { field: "gwPath" } },
   });
@@ -86,7 +86,7 @@ test("uses the named path", async () => {
 test("waits five seconds for an answer, or the interval if that is longer", async () => {
   const { tunnels, run } = stage();
   await run("gateway-ping", { body: { dest: "edge-2", interval: 9, count: 1 } });
-  expect(tunnels.asked).toMatchObject([{ timeoutMs: 9000 }]);
+  expect(tunnels.requested).toMatchObject([{ timeoutMs: 9000 }]);
 });
 
 test("an unreachable peer is a failure; no answer to any probe is a result", async () => {
@@ -120,7 +120,7 @@ test("a session continues until cancelled, and then sums up", async () => {
 test("a cancel does not wait for the answer to a probe", async () => {
   const { tunnels, dispatcher, run, channel } = stage();
   tunnels.echo = async (request, signal) => {
-    tunnels.asked.push(request);
+    tunnels.requested.push(request);
     await untilAborted(signal);
     throw signal.reason;
   };
@@ -129,7 +129,7 @@ test("a cancel does not wait for the answer to a probe", async () => {
     wait: false,
     jti: "0197f1a2-0000-7000-8000-0000000000cc",
   });
-  await untilHolds(() => expect(tunnels.asked).toHaveLength(1));
+  await untilHolds(() => expect(tunnels.requested).toHaveLength(1));
   dispatcher.cancel("0197f1a2-0000-7000-8000-0000000000cc");
   await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
 });
@@ -142,7 +142,7 @@ test("a session of slow probes ends after ten minutes, without an error", async 
   });
   await run("gateway-ping", { body: { dest: "edge-2", interval: 60 }, wait: false });
   await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
-  expect(tunnels.asked.length).toBeLessThanOrEqual(11);
+  expect(tunnels.requested.length).toBeLessThanOrEqual(11);
 });
 
 test.each([

@@ -19,9 +19,9 @@ function stage(hits: ReadonlyMap<string, Hits> | Error = new Map()) {
     close: () => undefined,
     hits: () => (hits instanceof Error ? Promise.reject(hits) : Promise.resolve(hits)),
     reset: (trackers) => {
-      const asked = [...trackers];
-      reset.push(asked);
-      return asked.length;
+      const requested = [...trackers];
+      reset.push(requested);
+      return requested.length;
     },
   };
   const { run } = rig([natHits(() => NATS, watch)]);

@@ -115,12 +115,12 @@ describe("at most once", () => {
     expect(handle).toHaveBeenCalledTimes(1);
 
     const acted = deferred<number>();
-    const told = new TestChannel();
-    const act = (): Promise<void> => Promise.resolve(acted.resolve(told.results.length));
+    const reported = new TestChannel();
+    const act = (): Promise<void> => Promise.resolve(acted.resolve(reported.results.length));
     const effect = { settledBy: "restart" as const, act, failed: () => Promise.resolve() };
     const restart = oneShot("restart", handle, { isRemedy: () => true, afterReply: effect });
     const ending = rig([restart], { journal });
-    expect(await ending.dispatcher.run(claims("restart", { wait: false }), told, NOW)).toEqual({ body: true });
+    expect(await ending.dispatcher.run(claims("restart", { wait: false }), reported, NOW)).toEqual({ body: true });
     expect(await acted.promise).toBe(1);
     await ending.dispatcher.close();
   });

@@ -128,12 +128,12 @@ describe("results after the reply", () => {
 
   test("are retried when the control plane asks for them", async () => {
     const { run, channel, dispatcher, journal } = rig([answer], { clock: new FakeClock() });
-    const asked = claims("answer", { wait: false });
-    channel.poison = new Map([[asked.jti, refused("internal")]]);
-    await run("answer", asked);
+    const requested = claims("answer", { wait: false });
+    channel.poison = new Map([[requested.jti, refused("internal")]]);
+    await run("answer", requested);
     await untilHolds(() => expect(channel.tried).toHaveLength(1));
     channel.poison.clear();
-    await run("answer", asked);
+    await run("answer", requested);
     await untilHolds(() => expect(channel.results).toHaveLength(1));
     expect(journal.unacknowledged(10)).toEqual([]);
     await dispatcher.close();

@@ -16,7 +16,7 @@ const missing = [{ name: "system/dmesg.txt", reason: "not permitted" }];
 /** A data store in memory, and the maker of bundles. */
 function stage(options: { readonly refusal?: Error; readonly full?: Error } = {}) {
   const files = new Map<string, string>();
-  const asked: number[] = [];
+  const requested: number[] = [];
   const discarded: string[] = [];
   const store: BundleStore = {
     create(path) {
@@ -46,22 +46,27 @@ function stage(options: { readonly refusal?: Error; readonly full?: Error } = {}
     },
   };
   const make: MakeBundle = (maxBytes) => {
-    asked.push(maxBytes);
+    requested.push(maxBytes);
     const report = { schema: 1 as const, path: "-", name: NAME, bytes: CONTENT.length, parts: [], missing };
     return Promise.resolve({ ...report, archive: CONTENT.toString("base64") });
   };
-  return { files, asked, discarded, trigger: nodePushLogs(make, store) };
+  return { files, requested, discarded, trigger: nodePushLogs(make, store) };
 }
 
-const told = { name: NAME, bytes: CONTENT.length, sha256: createHash("sha256").update(CONTENT).digest("hex"), missing };
+const reported = {
+  name: NAME,
+  bytes: CONTENT.length,
+  sha256: createHash("sha256").update(CONTENT).digest("hex"),
+  missing,
+};
 
 test("writes a bundle into the data store and keeps the newest three", async () => {
-  const { files, trigger, asked } = stage();
+  const { files, trigger, requested } = stage();
   for (const day of ["01", "02", "03"]) files.set(`holdfast-bundles/holdfast-x-202601${day}T000000Z.tar.gz`, day);
   files.set("holdfast-bundles/notes.txt", "of somebody");
   const file = `holdfast-bundles/${NAME}`;
-  expect(await rig([trigger]).run("node-push-logs")).toEqual({ body: { ...told, file } });
-  expect(asked).toEqual([10_000_000]);
+  expect(await rig([trigger]).run("node-push-logs")).toEqual({ body: { ...reported, file } });
+  expect(requested).toEqual([10_000_000]);
   expect(Object.fromEntries(files)).toEqual({
     "holdfast-bundles/holdfast-x-20260102T000000Z.tar.gz": "02",
     "holdfast-bundles/holdfast-x-20260103T000000Z.tar.gz": "03",
@@ -74,7 +79,7 @@ test("writes to a given path, and removes nothing for it", async () => {
   const { files, trigger } = stage();
   for (const day of ["01", "02", "03"]) files.set(`holdfast-bundles/holdfast-x-202601${day}T000000Z.tar.gz`, day);
   const body = { file: "a/b.tar.gz", maxBytes: 100_000 };
-  expect(await rig([trigger]).run("node-push-logs", { body })).toEqual({ body: { ...told, file: "a/b.tar.gz" } });
+  expect(await rig([trigger]).run("node-push-logs", { body })).toEqual({ body: { ...reported, file: "a/b.tar.gz" } });
   expect(files.size).toBe(4);
 });
 
@@ -83,7 +88,7 @@ test("comes in the answer without using the data store, also when nothing can be
   const { sql, journal } = memoryJournal();
   sql.exec("PRAGMA query_only = 1");
   const body = { inline: true };
-  const answer = { body: { ...told, archive: CONTENT.toString("base64") } };
+  const answer = { body: { ...reported, archive: CONTENT.toString("base64") } };
   const node = { type: "Agent", state: "INACTIVE" } as const;
   expect(await rig([trigger], { journal, node }).run("node-push-logs", { body })).toEqual(answer);
   expect(files.size).toBe(0);
@@ -95,7 +100,7 @@ test("comes in the answer without using the data store, also when nothing can be
 test("is refused before the work if there is no room, and leaves nothing if it does not fit", async () => {
   const none = stage({ refusal: new InputError("not-supported", "an agent has no data store") });
   expect(await rig([none.trigger]).run("node-push-logs")).toMatchObject({ error: { code: "not-supported" } });
-  expect(none.asked).toEqual([]);
+  expect(none.requested).toEqual([]);
   const full = stage({ full: new HostError("disk-full", "no room for more") });
   expect(await rig([full.trigger]).run("node-push-logs")).toMatchObject({ error: { code: "disk-full" } });
   expect(full.files.size).toBe(0);

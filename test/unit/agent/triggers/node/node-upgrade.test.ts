@@ -4,7 +4,7 @@ import { nodeUpgrade, type AskUpgrade } from "../../../../../src/agent/triggers/
 import { UPGRADE_ANSWERS } from "../../../../../src/protocol/documents/release.ts";
 import { rig } from "../rig.ts";
 
-function asked(refusal?: Error) {
+function requested(refusal?: Error) {
   const orders: unknown[] = [];
   const ask: AskUpgrade = (order) => {
     orders.push(order);
@@ -15,7 +15,7 @@ function asked(refusal?: Error) {
 }
 
 test("requests in the name of the control plane, never forces, and answers in the platform's words", async () => {
-  const { orders, trigger } = asked();
+  const { orders, trigger } = requested();
   expect(await rig([trigger]).run("node-upgrade")).toEqual({ body: { output: { status: "Upgrade in progress" } } });
   expect(await rig([trigger]).run("node-upgrade", { body: { skipUnattended: true } })).toHaveProperty("body");
   expect(await rig([trigger]).run("node-upgrade", { body: { stageOnly: true } })).toHaveProperty("body");
@@ -29,14 +29,14 @@ test("requests in the name of the control plane, never forces, and answers in th
 test.each([{ skipUnattended: "yes" }, { stageOnly: "yes" }, { force: true }, { isForced: true }, { from: "/tmp/x" }])(
   "accepts nothing else: %j",
   async (body) => {
-    const { orders, trigger } = asked();
+    const { orders, trigger } = requested();
     expect(await rig([trigger]).run("node-upgrade", { body })).toMatchObject({ error: { code: "invalid-body" } });
     expect(orders).toEqual([]);
   },
 );
 
 test("is for appliances, also for INACTIVE ones", async () => {
-  const { trigger } = asked();
+  const { trigger } = requested();
   expect(await rig([trigger], { node: { type: "Agent", state: "ACTIVE" } }).run("node-upgrade")).toMatchObject({
     error: { code: "not-supported" },
   });
@@ -46,6 +46,6 @@ test("is for appliances, also for INACTIVE ones", async () => {
 });
 
 test("answers why it could not start", async () => {
-  const { trigger } = asked(new InputError("busy", "a change of the network is not confirmed yet"));
+  const { trigger } = requested(new InputError("busy", "a change of the network is not confirmed yet"));
   expect(await rig([trigger]).run("node-upgrade")).toMatchObject({ error: { code: "busy" } });
 });

@@ -6,17 +6,17 @@ import type { RollbackRequest } from "../../../../../src/protocol/documents/reco
 import { rig } from "../rig.ts";
 
 test("rolls back the node's document unless another is named", async () => {
-  const asked: RollbackRequest[] = [];
+  const requested: RollbackRequest[] = [];
   const { run } = rig([
     rollback((request) => {
-      asked.push(request);
+      requested.push(request);
       if (request.document === "cluster") throw new InputError("not-found", "this node has no cluster document");
       return Promise.resolve({ schema: 1, document: request.document, from: 2, to: 1 });
     }),
   ]);
   expect(await run("rollback", { body: {} })).toEqual({ body: { schema: 1, document: "node", from: 2, to: 1 } });
   expect(await run("rollback", { body: { document: "domain", plan: true } })).toMatchObject({ body: { from: 2 } });
-  expect(asked).toEqual([
+  expect(requested).toEqual([
     { document: "node", plan: false },
     { document: "domain", plan: true },
   ]);

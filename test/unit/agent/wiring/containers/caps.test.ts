@@ -26,19 +26,19 @@ function caps(files: Readonly<Record<string, string>>, isKnown = true) {
   const { root, reader } = machineRoot(files);
   const { exec } = fakeTools({});
   const clock = new FakeClock();
-  let looks = 0;
+  let polls = 0;
   const groups = controlGroups("cgroupfs", { reader, exec, root });
   const opened = openCaps({
     reader,
     groups: () => (isKnown ? groups : undefined),
     info: () => INFO,
     clock,
-    onLook: () => (looks += 1),
+    onLook: () => (polls += 1),
   });
   return {
     opened,
     clock,
-    looks: () => looks,
+    polls: () => polls,
     root,
     write: (path: string, text: string): void => {
       mkdirSync(dirname(join(root, path)), { recursive: true });
@@ -79,7 +79,7 @@ test.each([true, false])("reports once that a machine cannot limit (groups known
 });
 
 test("reports refused limits with a reason, and retries after a minute", async () => {
-  const { opened, write, clock, looks, root } = caps({
+  const { opened, write, clock, polls, root } = caps({
     "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
     [`${GROUP}/cpu.max/taken`]: "a directory is there\n",
   });
@@ -88,11 +88,11 @@ test("reports refused limits with a reason, and retries after a minute", async (
   const refused = opened.look(INFO);
   expect([planCaps(wanted, refused), capsNotices(wanted, refused)]).toEqual([[], []]);
   expect(capsWaits(wanted, refused)).toMatchObject([{ code: "limits-refused", path: "exec.limits" }]);
-  expect([capsWaits({}, refused), looks()]).toEqual([[], 0]);
+  expect([capsWaits({}, refused), polls()]).toEqual([[], 0]);
   rmSync(join(root, GROUP, "cpu.max"), { recursive: true });
   write(`${GROUP}/cpu.max`, "max 100000\n");
   await clock.advance(60_000);
-  expect(looks()).toBe(1);
+  expect(polls()).toBe(1);
   expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
   await opened.apply(wanted, signal);
   expect([planCaps(wanted, opened.look(INFO)), capsWaits(wanted, opened.look(INFO))]).toEqual([[], []]);

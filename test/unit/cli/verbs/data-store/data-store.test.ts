@@ -35,12 +35,12 @@ const completed: DataStoreTask = { ...running, status: "Completed", details: "1.
 async function stage(answer: (request: DataStoreRequest, at: number) => unknown) {
   const agent: LocalAgent = await startLocalAgent();
   onTestFinished(() => agent[Symbol.asyncDispose]());
-  const asked: DataStoreRequest[] = [];
+  const requested: DataStoreRequest[] = [];
   agent.provider.trigger = async function* (event, body): AsyncGenerator<TriggerLine> {
     expect(event).toBe("datastore-manager");
     const request = body as DataStoreRequest;
-    asked.push(request);
-    const answered = answer(request, asked.length);
+    requested.push(request);
+    const answered = answer(request, requested.length);
     if (answered === undefined) yield { kind: "error", code: "not-found", message: "there is no \u001b[31mfile" };
     else yield { kind: "result", body: await Promise.resolve(answered) };
   };
@@ -55,7 +55,7 @@ async function stage(answer: (request: DataStoreRequest, at: number) => unknown)
     const exit = await dataStoreVerb.run({ ...call, settings, terminal, ...changes }).catch((error: unknown) => error);
     return { exit, text: shown.join("") };
   };
-  return { run, asked };
+  return { run, requested };
 }
 
 describe("refused before any request", () => {
@@ -85,11 +85,11 @@ describe("refused before any request", () => {
     [["put", "a", "nowhere"], {}, "is no http, https or s3 address"],
     [["put", "a", "s3://bucket/"], { multipart: true }, "--multipart is for http addresses"],
   ])("%j with %j", async (words, values, says) => {
-    const { run, asked } = await stage(() => ({}));
+    const { run, requested } = await stage(() => ({}));
     const { exit } = await run(words, values);
     expect(exit).toMatchObject({ code: "usage" });
     expect(String(exit)).toContain(says);
-    expect(asked).toEqual([]);
+    expect(requested).toEqual([]);
   });
 });
 
@@ -134,9 +134,9 @@ test.each<[words: readonly string[], values: Call["values"], request: object]>([
   [["put", "isos/a", "s3://bucket/k/"], {}, { action: "S3_UPLOAD", filePath: "isos/a", bucketDest: "s3://bucket/k/a" }],
   [["put", "isos/a", "s3://bucket/b"], {}, { action: "S3_UPLOAD", filePath: "isos/a", bucketDest: "s3://bucket/b" }],
 ])("%j with %j starts one transfer, and --detach prints its id", async (words, values, request) => {
-  const { run, asked } = await stage(() => ({ id: ID }));
+  const { run, requested } = await stage(() => ({ id: ID }));
   expect(await run(words, { ...values, detach: true })).toEqual({ exit: "ok", text: `${ID}\n` });
-  expect(asked).toEqual([request]);
+  expect(requested).toEqual([request]);
   expect((await run(words, { ...values, detach: true, json: true })).text).toBe(`{"id":"${ID}"}\n`);
 });
 
@@ -156,9 +156,9 @@ const files = [
 ];
 
 test("ls prints a tree with sizes, names without terminal control, and that there is more", async () => {
-  const { run, asked } = await stage(() => ({ files }));
+  const { run, requested } = await stage(() => ({ files }));
   const { exit, text } = await run(["ls", "images"]);
-  expect(asked).toEqual([{ action: "LIST", filename: "images" }]);
+  expect(requested).toEqual([{ action: "LIST", filename: "images" }]);
   expect([exit, text.split("\n")]).toEqual([
     "ok",
     [
@@ -175,11 +175,11 @@ test("ls prints a tree with sizes, names without terminal control, and that ther
 });
 
 test("rm and mkdir print what they did, and a refusal of the node is an error", async () => {
-  const { run, asked } = await stage((request) => (request.action === "MKDIR" ? {} : undefined));
+  const { run, requested } = await stage((request) => (request.action === "MKDIR" ? {} : undefined));
   expect(await run(["mkdir", "a\u001b[31mb"])).toEqual({ exit: "ok", text: "ab: made\n" });
   expect((await run(["mkdir", "a"], { json: true })).text).toBe("{}\n");
   expect((await run(["rm", "x"])).exit).toMatchObject({ code: "not-found" });
-  expect(asked.at(-1)).toEqual({ action: "DELETE", filename: "x" });
+  expect(requested.at(-1)).toEqual({ action: "DELETE", filename: "x" });
 });
 
 test("an empty store and no task are reported in words", async () => {
@@ -190,7 +190,7 @@ test("an empty store and no task are reported in words", async () => {
 
 test("tasks is a table within the width of the terminal, and a prefix of an id is enough to cancel one", async () => {
   const other = { ...completed, id: ID.replace("0d1c", "0d1d"), peer: "\u001b[31ms3://bucket/a" };
-  const { run, asked } = await stage(({ action }) => (action === "TASKS" ? { tasks: [running, other] } : {}));
+  const { run, requested } = await stage(({ action }) => (action === "TASKS" ? { tasks: [running, other] } : {}));
   const { text } = await run(["tasks"]);
   expect(text.split("\n")).toEqual([
     "ID        TASK                STATUS     FILE        OTHER END            STARTED   ENDED    DETAILS",
@@ -201,9 +201,9 @@ test("tasks is a table within the width of the terminal, and a prefix of an id i
   const whole = tasksText({ tasks: [running] }, NOW, (_, cell) => cell, Infinity);
   expect(whole).toContain("  https://files.example/a.iso  20 s ago  45 %\n");
   expect((await run(["tasks", "cancel", "0D1C"])).text).toBe(`${ID}: is being cancelled\n`);
-  expect(asked.at(-1)).toEqual({ action: "CANCEL", id: ID });
+  expect(requested.at(-1)).toEqual({ action: "CANCEL", id: ID });
   expect((await run(["tasks", "clear", "0d1d"])).text).toBe(`${other.id}: cleared\n`);
-  expect(asked.at(-1)).toEqual({ action: "CLEAR", id: other.id });
+  expect(requested.at(-1)).toEqual({ action: "CLEAR", id: other.id });
   expect((await run(["tasks", "clear", "0d1"])).exit).toMatchObject({ code: "usage" });
   expect((await run(["tasks", "clear", "f"])).exit).toMatchObject({ code: "not-found" });
 });
@@ -257,7 +257,7 @@ describe("get waits for the end", () => {
   test("Ctrl-C cancels the task and waits until it has ended", async () => {
     const interrupt = new AbortController();
     let isCancelled = false;
-    const { run, asked } = await stage(({ action }, at) => {
+    const { run, requested } = await stage(({ action }, at) => {
       if (action === "TASKS" && at === 3) interrupt.abort(new Error("interrupted"));
       if (action === "CANCEL") isCancelled = true;
       const now = isCancelled ? { ...running, status: "Cancelled", details: "cancelled after 450 MB" } : running;
@@ -266,7 +266,7 @@ describe("get waits for the end", () => {
     const { exit, text } = await run(get, { tty: true }, { signal: interrupt.signal });
     expect(exit).toBe("interrupted");
     expect(text).toMatch(/\ncancelled after 450 MB\n$/);
-    expect(asked.find(({ action }) => action === "CANCEL")).toEqual({ action: "CANCEL", id: ID });
+    expect(requested.find(({ action }) => action === "CANCEL")).toEqual({ action: "CANCEL", id: ID });
   });
 
   test("one that has ended when Ctrl-C comes is done", async () => {

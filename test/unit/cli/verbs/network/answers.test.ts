@@ -20,7 +20,7 @@ async function run(verb: Verb, changes: Partial<Call>, prepare: (provider: FakeL
   prepare(agent.provider);
   const { call, shown } = someCall(agent, { clock, ...changes });
   const exit = await verb.run({ ...call, settings: { ...call.settings, isJson } });
-  return { exit, text: shown.join(""), asked: agent.provider.asked };
+  return { exit, text: shown.join(""), requested: agent.provider.requested };
 }
 
 const answering =
@@ -48,8 +48,8 @@ test("nats prints each translation, its direction and its hits", async () => {
     { ...hitless, outsideCIDR: "" },
     { ...hitless, trackerID: "n-3", type: "outside", networkName: "red" },
   ];
-  const { exit, text, asked } = await run(natsVerb, {}, answering(result({ nats, total: 5, truncated: true })));
-  expect([exit, asked]).toEqual(["ok", [{ event: "nat-hits", body: { action: "GET" } }]]);
+  const { exit, text, requested } = await run(natsVerb, {}, answering(result({ nats, total: 5, truncated: true })));
+  expect([exit, requested]).toEqual(["ok", [{ event: "nat-hits", body: { action: "GET" } }]]);
   expect(text.split("\n")).toEqual([
     "n-1 10.9.0.0/24 → 192.0.2.0/24: 2 hits, last 5 s ago",
     "n-2 10.9.0.0/24 → the interface's address: 0 hits",
@@ -66,7 +66,7 @@ test("nats of one tracker: as JSON, after a reset, and as a failure if unknown",
   const reset = { ...one, values: { reset: true } };
   const anew = await run(natsVerb, reset, answering(result({ reset: 1 })));
   expect(anew).toMatchObject({ exit: "ok", text: "1 translation counted anew\n" });
-  expect(anew.asked).toEqual([{ event: "nat-hits", body: { action: "RESET", trackerID: "n-1" } }]);
+  expect(anew.requested).toEqual([{ event: "nat-hits", body: { action: "RESET", trackerID: "n-1" } }]);
   expect(await run(natsVerb, reset, answering(result({ reset: 0 })))).toMatchObject({ exit: "failed" });
   const none = await run(natsVerb, one, answering(result({ nats: [], total: 0 })));
   expect(none).toMatchObject({ exit: "failed", text: "no translation of this tracker id\n" });
@@ -98,8 +98,8 @@ test("flows prints both ends, the state, the bytes and the translation", async (
   const filter = { values: { protocol: "tcp", dest: "198.51.100.7", dport: "443", delete: true } };
   const deleted = await run(flowsVerb, filter, answering(result({ result: "success", deleted: 2 })));
   expect(deleted.text).toBe("2 flows deleted\n");
-  const asked = { action: "delete", protocol: "tcp", dest: "198.51.100.7/32", destPort: 443, confirm: false };
-  expect(deleted.asked).toEqual([{ event: "flows", body: asked }]);
+  const requested = { action: "delete", protocol: "tcp", dest: "198.51.100.7/32", destPort: 443, confirm: false };
+  expect(deleted.requested).toEqual([{ event: "flows", body: requested }]);
 });
 
 test("capture prints packets as they arrive, and its notes beside them", async () => {
@@ -113,7 +113,7 @@ test("capture prints packets as they arrive, and its notes beside them", async (
   expect(shown).toMatchObject({
     exit: "ok",
     text: "listening on eth0\nIP 10.9.0.1 > 10.9.0.2: ICMP echo request\n",
-    asked: [{ event: "tg-tcpdump", body: { iface: "eth0", filter: "icmp", packetCount: 1 } }],
+    requested: [{ event: "tg-tcpdump", body: { iface: "eth0", filter: "icmp", packetCount: 1 } }],
   });
   const { text } = await run(captureVerb, call, answering(...lines), true);
   expect(
@@ -132,7 +132,7 @@ test("logs --debug prints debug lines as they arrive", async () => {
   expect(await run(logsVerb, call, answering(...lines))).toMatchObject({
     exit: "ok",
     text: data,
-    asked: [{ event: "node-debug", body: { plugin: "session" } }],
+    requested: [{ event: "node-debug", body: { plugin: "session" } }],
   });
   expect(JSON.parse((await run(logsVerb, call, answering(...lines), true)).text)).toEqual({ debug: data.trim() });
 });

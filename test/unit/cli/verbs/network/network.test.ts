@@ -81,7 +81,7 @@ async function shown(report: CommitReport, words: readonly string[], isJson = fa
   const { call, shown } = someCall(agent, { positionals: words, clock });
   const terminal = { ...call.terminal, size: () => ({ columns: 200, rows: 24 }) };
   const exit = await networkVerb.run({ ...call, terminal, settings: { ...call.settings, isJson } });
-  return { exit, text: shown.join(""), asked: agent.provider.asked };
+  return { exit, text: shown.join(""), requested: agent.provider.requested };
 }
 
 test.each<[what: string, report: CommitReport, lines: readonly string[]]>([
@@ -147,16 +147,16 @@ test("network --json prints the complete answer", async () => {
 test.each([
   ["keep", "network keep"],
   ["revert", "network revert"],
-])("network %s requests it from the agent and prints the result", async (action, asked) => {
-  const { exit, text, asked: heard } = await shown({ schema: 1 }, [action]);
-  expect([exit, text, heard]).toEqual(["ok", "pending  nothing\n", [asked]]);
+])("network %s requests it from the agent and prints the result", async (action, requested) => {
+  const { exit, text, requested: received } = await shown({ schema: 1 }, [action]);
+  expect([exit, text, received]).toEqual(["ok", "pending  nothing\n", [requested]]);
 });
 
 test("network try sends the section, and fails when it was rolled back at once", async () => {
   const file = join(tempDir(), "network.json");
   writeFileSync(file, '{"network":{"interfaces":[]}}');
   const tried = await shown({ schema: 1, pending: { ...pending, mode: "try", isLocal: true } }, ["try", file]);
-  expect(tried).toMatchObject({ exit: "ok", asked: ["network try 10"] });
+  expect(tried).toMatchObject({ exit: "ok", requested: ["network try 10"] });
   expect(tried.text).toContain("trial is being proven");
   const before = await shown({ schema: 1, lastTakenBack }, ["try", file]);
   expect(before.exit).toBe("ok");

@@ -16,7 +16,7 @@ function managed(
   exitCode = 0,
   answer: (words: string) => string = () => "7: x",
 ) {
-  const told: (readonly string[])[] = [];
+  const reported: (readonly string[])[] = [];
   const reader: Reader = {
     ...hostReader(),
     read: () => undefined,
@@ -28,7 +28,7 @@ function managed(
   const clients = new DhcpClients({
     tools: {
       run: (file: string, args: readonly string[]): Promise<ExecResult> => {
-        told.push([file, ...args]);
+        reported.push([file, ...args]);
         const code = file === "ip" ? 0 : exitCode;
         const stderr = code === 0 ? "" : "Failed\n";
         return Promise.resolve({
@@ -47,7 +47,7 @@ function managed(
     runDir: dir,
     isManaged: true,
   });
-  return { clients, told, dir };
+  return { clients, reported, dir };
 }
 
 describe("units", () => {
@@ -69,12 +69,12 @@ describe("units", () => {
 
 describe("under systemd", () => {
   it("runs the client in a unit of its own", async () => {
-    const { clients, told, dir } = managed(["/usr/sbin/dhclient", "/usr/sbin/udhcpc"]);
+    const { clients, reported, dir } = managed(["/usr/sbin/dhclient", "/usr/sbin/udhcpc"]);
     await clients.start("eth0", true, signal);
     const files = `-cf ${dir}/dhcp/dhclient.conf -sf ${dir}/dhcp/script -lf ${dir}/dhcp/eth0.leases -pf ${dir}/dhclient-eth0.pid`;
     const variables = ["METRIC=307", `LEASE=${dir}/dhcp-eth0.lease`, `OFFER=${dir}/dhcp-eth0.offer`];
     const handed = variables.map((one) => `-e HOLDFAST_${one}`).join(" ");
-    expect(told.map((words) => words.join(" "))).toStrictEqual([
+    expect(reported.map((words) => words.join(" "))).toStrictEqual([
       "ip -o link show dev eth0",
       [
         "systemd-run --quiet --collect --service-type=exec --unit=holdfast-dhcp@eth0.service --property=Restart=always",
@@ -88,12 +88,12 @@ describe("under systemd", () => {
 
   it("finds it again by its unit, and stops it", async () => {
     const list = () => ["holdfast-dhcp@eth0.service", "other.service"];
-    const { clients, told } = managed(["/usr/sbin/udhcpc"], { list });
+    const { clients, reported } = managed(["/usr/sbin/udhcpc"], { list });
     expect([...(await clients.observe())]).toStrictEqual(["eth0"]);
     await clients.start("eth0", true, signal);
-    expect(told).toStrictEqual([]);
+    expect(reported).toStrictEqual([]);
     await clients.stop("eth0", signal);
-    expect(told.map((words) => words.join(" "))).toStrictEqual([
+    expect(reported.map((words) => words.join(" "))).toStrictEqual([
       "ip -4 -json address show dev eth0",
       "systemctl stop -- holdfast-dhcp@eth0.service",
     ]);
@@ -106,9 +106,9 @@ describe("under systemd", () => {
   it("kills one whose address is permanent on the link, once the routes of its lease are removed", async () => {
     const answer = (words: string): string =>
       words.includes("route show") ? `[{"dst":"default","prefsrc":"192.0.2.9"}]` : shown(4_294_967_295);
-    const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
+    const { clients, reported } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
     await clients.stop("eth0", signal);
-    expect(told.map((words) => words.join(" "))).toStrictEqual([
+    expect(reported.map((words) => words.join(" "))).toStrictEqual([
       "ip -4 -json address show dev eth0",
       `ip -4 -json route show ${selector}`,
       `ip -4 route flush ${selector}`,
@@ -131,18 +131,18 @@ describe("under systemd", () => {
       ]);
     for (const route of [`[{"prefsrc":"192.0.2.9"}]`, "[]"]) {
       const answer = (words: string): string => (words.includes("route show") ? route : both("192.0.2.9"));
-      const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
+      const { clients, reported } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
       await clients.stop("eth0", signal);
-      expect(told.map((words) => words.join(" ")).filter((line) => !line.includes(" show "))).toStrictEqual([
+      expect(reported.map((words) => words.join(" ")).filter((line) => !line.includes(" show "))).toStrictEqual([
         "systemctl stop -- holdfast-dhcp@eth0.service",
       ]);
     }
     // Another client's server is not ours.
     const answer = (words: string): string =>
       words.includes("route show") ? `[{"prefsrc":"192.0.2.50"}]` : both("203.0.113.5");
-    const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
+    const { clients, reported } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
     await clients.stop("eth0", signal);
-    expect(told.map(([, verb]) => verb)).toContain("kill");
+    expect(reported.map(([, verb]) => verb)).toContain("kill");
   });
 
   it("reports the error of systemd", async () => {

@@ -48,8 +48,8 @@ test("that cannot be loaded reports why, until another is wanted", async () => {
   expect(ran).toHaveLength(count);
   expect(await filter.observe(`${TEXT}# other`, signal)).toEqual({});
   // It is retried in the end.
-  const looks = await Promise.all(Array.from({ length: 12 }, () => filter.observe(TEXT, signal)));
-  expect(looks.at(-1)).toEqual({});
+  const polls = await Promise.all(Array.from({ length: 12 }, () => filter.observe(TEXT, signal)));
+  expect(polls.at(-1)).toEqual({});
 });
 
 test("is not changed by a node that does not own the machine", async () => {

@@ -8,12 +8,12 @@ import {
   request,
 } from "../../../../../src/host/network/netlink/nft-messages.ts";
 
-const asked = (get: Get, names: readonly string[] = [], isDump = true): Buffer =>
+const requested = (get: Get, names: readonly string[] = [], isDump = true): Buffer =>
   request(get, { sequence: 7, isDump, names });
 
 describe("a request", () => {
   it("names its parameters in padded attributes", () => {
-    const bytes = asked(Get.element, ["holdfast", "m"]);
+    const bytes = requested(Get.element, ["holdfast", "m"]);
     expect(bytes.length % 4).toBe(0);
     const [message, ...more] = messagesOf(bytes);
     expect(more).toEqual([]);
@@ -28,11 +28,11 @@ describe("a request", () => {
   });
 
   it("is for one object unless it requests all", () => {
-    expect([...messagesOf(asked(Get.table, ["t"], false))][0]).toMatchObject({ flags: 1 });
+    expect([...messagesOf(requested(Get.table, ["t"], false))][0]).toMatchObject({ flags: 1 });
   });
 
   it("is answered by messages of its kind", () => {
-    const [rule] = messagesOf(asked(Get.rule));
+    const [rule] = messagesOf(requested(Get.rule));
     expect(rule).toBeDefined();
     // A new one has the number below that of the query.
     if (rule !== undefined) {
@@ -44,7 +44,7 @@ describe("a request", () => {
 
 describe("invalid bytes", () => {
   it("end the messages", () => {
-    const whole = Buffer.concat([asked(Get.chain), asked(Get.set)]);
+    const whole = Buffer.concat([requested(Get.chain), requested(Get.set)]);
     expect([...messagesOf(whole)]).toHaveLength(2);
     for (let length = 0; length < whole.length; length += 1) {
       expect([...messagesOf(whole.subarray(0, length))]).toHaveLength(length < whole.length / 2 ? 0 : 1);

@@ -188,12 +188,12 @@ describe("paths to gateways", () => {
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
     await proxy.set({ kind: "hang" });
     paths.apply(mesh([pathTo(G1, proxy.port)], { [G1]: gateway.key }));
-    const asked = splice();
+    const requested = splice();
     const given = paths.splice(PEER, { signal: AbortSignal.abort(new Error("given up")) });
     await expect(given).rejects.toThrow("given up");
-    asked.catch(() => undefined);
+    requested.catch(() => undefined);
     await until("the path is down", () => state(G1)?.state === "down");
-    await expect(asked).rejects.toMatchObject({ code: "no-path" });
+    await expect(requested).rejects.toMatchObject({ code: "no-path" });
     paths.apply(undefined);
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     expect((await splice()).pathId.gateway).toBe(G1);
@@ -310,15 +310,15 @@ describe("paths to gateways", () => {
 
   it("a peer that one gateway does not have is requested from the other", async () => {
     const { one, two, splice } = await twoGateways();
-    let asked = 0;
+    let requested = 0;
     one.onConnect = (stream) => {
-      asked += 1;
+      requested += 1;
       stream.respond({ ":status": 502, "holdfast-reason": "peer-absent" }, { endStream: true });
     };
     expect((await splice()).pathId.gateway).toBe(G2);
     two.onConnect = one.onConnect;
     await expect(splice()).rejects.toMatchObject({ code: "peer-absent" });
-    expect(asked).toBe(3);
+    expect(requested).toBe(3);
   });
 
   it("a static route selects the gateway that is tried first", async () => {

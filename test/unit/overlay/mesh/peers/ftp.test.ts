@@ -115,11 +115,11 @@ describe("an FTP service of another node", () => {
 
   it("is requested as FTP", async () => {
     const { source, destination } = await stage();
-    const asked = (service: string, more?: Partial<RemoteRequest>) =>
+    const requested = (service: string, more?: Partial<RemoteRequest>) =>
       ask(source, destination.uid, service, more).outcome;
-    expect(await asked("files")).toBe("protocol-mismatch");
-    expect(await asked("plain", ftp)).toBe("protocol-mismatch");
-    expect(await asked("files", { protocol: "udp", application: "tftp" })).toBe("not-granted");
-    expect(await asked("plain")).toBeTypeOf("object");
+    expect(await requested("files")).toBe("protocol-mismatch");
+    expect(await requested("plain", ftp)).toBe("protocol-mismatch");
+    expect(await requested("files", { protocol: "udp", application: "tftp" })).toBe("not-granted");
+    expect(await requested("plain")).toBeTypeOf("object");
   });
 });

@@ -3,7 +3,8 @@ import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { dialTls, whenProved } from "../../../../../src/overlay/mesh/transport/tls.ts";
 import { aClient, echo } from "../../../../support/overlay/overlay-rig.ts";
-import { anIdentity, GATEWAY, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
+import { meshIdentity } from "../../../../support/overlay/mesh-identity.ts";
+import { GATEWAY, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 /** Returns the result of a request: its status and reason, or the code of its reset. */
@@ -104,7 +105,7 @@ describe("an unauthenticated peer", () => {
           () => undefined,
         );
       } else if (what === "another key") {
-        const socket = dialTls(near, await anIdentity(source.uid), "holdfast-peer");
+        const socket = dialTls(near, await meshIdentity(source.uid), "holdfast-peer");
         await whenProved(socket).catch(() => undefined);
         socket.on("error", () => undefined);
       } else if (what === "another protocol") {

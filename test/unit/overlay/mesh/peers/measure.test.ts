@@ -80,20 +80,20 @@ describe("an upload", () => {
   it("can be cancelled, and reports its progress", async () => {
     const { rig, source, destination } = await remoteService(echo);
     const cancel = new AbortController();
-    const told: number[] = [];
+    const reported: number[] = [];
     const running = source.flows.measure.perf({
       peer: destination.uid,
       bytes: 1_000_000_000,
       messageBytes: 1024,
       windowBytes: 4096,
       signal: cancel.signal,
-      onProgress: (bytes) => void told.push(bytes),
+      onProgress: (bytes) => void reported.push(bytes),
     });
     const outcome = expect(running).rejects.toMatchObject({ code: "cancelled" });
-    await waitFor("progress", () => told.length >= 2);
+    await waitFor("progress", () => reported.length >= 2);
     cancel.abort();
     await outcome;
-    expect(told).toEqual(told.toSorted((a, b) => a - b));
+    expect(reported).toEqual(reported.toSorted((a, b) => a - b));
     await waitFor("its stream is over", () => destination.flows.states()[0]?.activeFlows === 0);
     expect(rig.splices).toHaveLength(1);
   });

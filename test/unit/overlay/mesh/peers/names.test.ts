@@ -82,15 +82,15 @@ it("resolves the name of a UDP service again when its address refuses", async ()
   const received: string[] = [];
   client.on("message", (data) => void received.push(data.toString()));
   /** Sends until there is an answer, since datagrams may be lost. */
-  const asked = (name: string) =>
+  const requested = (name: string) =>
     waitFor(`an answer of ${name}`, async () => {
       client.send("?", port, "127.0.0.1");
       await clock.advance(100);
       return received.includes(name);
     });
-  await asked("old");
+  await requested("old");
   first.close();
   rig.names.set("dns.example", ["127.0.0.2"]);
-  await asked("new");
+  await requested("new");
   expect(clock.elapsed()).toBeLessThan(30_000);
 });

@@ -66,22 +66,22 @@ describe("protocols over a connector", () => {
         te: "trailers",
         "content-type": "application/grpc",
       });
-      let said = "";
-      stream.setEncoding("utf8").on("data", (text: string) => (said += text));
+      let output = "";
+      stream.setEncoding("utf8").on("data", (text: string) => (output += text));
       const trailers = once(stream, "trailers");
       for (const part of ["one ", "two ", "three"]) {
-        const before = said.length;
+        const before = output.length;
         stream.write(part);
         // Each answer precedes the next request.
-        await waitFor("its echo", () => said.length === before + part.length);
+        await waitFor("its echo", () => output.length === before + part.length);
       }
       stream.end();
       const [{ "grpc-status": status }] = (await trailers) as [Record<string, unknown>];
-      return [said, status];
+      return [output, status];
     };
     const calls = Array.from({ length: 20 }, (_, index) => call(index === 7 ? "/fail" : `/call/${index}`));
     const answers = await Promise.all(calls);
-    expect(answers.map(([said]) => said)).toEqual(answers.map(() => "one two three"));
+    expect(answers.map(([output]) => output)).toEqual(answers.map(() => "one two three"));
     expect(answers.map(([, status]) => status)).toEqual(answers.map((_, index) => (index === 7 ? "13" : "0")));
     session.close();
     await waitFor("the flow is over", () => source.counters().activeFlows === 0);

@@ -3,7 +3,8 @@ import { TLSSocket } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { aClient, aListener, aServer, aService, echo, type Client } from "../../../../support/overlay/overlay-rig.ts";
-import { anIdentity, grant, peerRig, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
+import { meshIdentity } from "../../../../support/overlay/mesh-identity.ts";
+import { grant, peerRig, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
 import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
@@ -44,7 +45,7 @@ describe("a peer session", () => {
 
   it("is refused when the destination has another key than expected", async () => {
     const { source, destination, port } = await remoteService(echo);
-    const other = await anIdentity(destination.uid);
+    const other = await meshIdentity(destination.uid);
     source.meet([{ ...destination.peer, key: other.key }]);
     expect(await fateOf(aClient(port))).toBe("ECONNRESET");
     expect(source.counters().refusals).toEqual({ "peer-unproven": 1 });
@@ -54,7 +55,7 @@ describe("a peer session", () => {
 
   it("is refused when the destination does not know the source", async () => {
     const { source, destination, port } = await remoteService(echo);
-    const other = await anIdentity(source.uid);
+    const other = await meshIdentity(source.uid);
     destination.meet([{ ...source.peer, key: other.key }], [grant(source, "web")]);
     expect(await fateOf(aClient(port))).toBe("ECONNRESET");
     expect(source.counters()).toMatchObject({ flows: 0, activeFlows: 0 });
@@ -64,7 +65,7 @@ describe("a peer session", () => {
 
   it("is refused when the gateway answers in the destination's place", async () => {
     const { rig, source, port } = await remoteService(echo);
-    const forged = await anIdentity("10000000-0000-4000-8000-000000000009");
+    const forged = await meshIdentity("10000000-0000-4000-8000-000000000009");
     rig.splice = (from) => {
       new TLSSocket(from, {
         isServer: true,
@@ -110,7 +111,7 @@ describe("a peer session", () => {
     expect(source.counters().errors).toEqual({ "tunnel-lost": 3 });
     for (const node of [source, destination]) {
       for (let i = 0; i < 3; i += 1) expect(await node.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
-      await waitFor("the session is gone", () => node.flows.states().length === 0);
+      await waitFor("the session has ended", () => node.flows.states().length === 0);
     }
     await says(await lastingClient(port), "again");
     expect(source.events).toMatchObject([
@@ -149,16 +150,16 @@ describe("a peer session", () => {
         return (source.counters().refusals[reason] ?? 0) > 0;
       });
     }
-    let asked = 0;
+    let requested = 0;
     Object.defineProperty(rig, "refusal", {
       get: () => {
-        asked += 1;
+        requested += 1;
         return "no-path";
       },
     });
     const clients = Array.from({ length: 200 }, () => aClient(port));
     await Promise.all(clients.map(fateOf));
-    expect(asked).toBeLessThan(20);
+    expect(requested).toBeLessThan(20);
     expect(source.counters().activeFlows).toBe(0);
     expect(source.plane.listeners()).toMatchObject([{ state: "failed", reason: "relay-refused" }]);
   });
@@ -256,7 +257,7 @@ describe("a peer session", () => {
     expect(await fateOf(client)).toBe("ECONNRESET");
     await clock.advance(2000);
     expect(await source.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
-    await waitFor("it is told", () => source.events.length > 0);
+    await waitFor("it is reported", () => source.events.length > 0);
     expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node stopped answering" }]);
   });
 

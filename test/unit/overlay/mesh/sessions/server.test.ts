@@ -89,10 +89,10 @@ describe("a gateway", () => {
   });
 
   it("uses a static route over another gateway that dials it, and then its own paths", async () => {
-    const asked: unknown[] = [];
+    const requested: unknown[] = [];
     const rig = await gatewayRig([a, b], {
       onward: (peer, { hops, except }) => {
-        asked.push([peer, hops, except]);
+        requested.push([peer, hops, except]);
         return Promise.reject(Object.assign(new Error("no"), { code: "no-path" }));
       },
     });
@@ -101,7 +101,7 @@ describe("a gateway", () => {
     const session = await outbound(rig.port, a);
     const before = await connectTo(session, c.uid);
     expect(before.answer).not.toMatchObject({ ":status": 200 });
-    expect(asked).toEqual([[c.uid, 1, a.uid]]);
+    expect(requested).toEqual([[c.uid, 1, a.uid]]);
     await inbound(rig, b);
     const { stream, answer } = await connectTo(session, c.uid);
     expect(answer[":status"]).toBe(200);
@@ -319,9 +319,9 @@ describe("the listener of a gateway", () => {
     const node = await inbound(rig, b);
     const session = await outbound(rig.port, a);
     const { stream } = await connectTo(session, b.uid);
-    const told = Promise.all([once(node, "goaway"), once(session, "goaway")]);
+    const reported = Promise.all([once(node, "goaway"), once(session, "goaway")]);
     await rig.server.drain();
-    await told;
+    await reported;
     await taken(rig.port);
     expect(rig.server.activeRelays).toBe(1);
     stream.end("still carried");

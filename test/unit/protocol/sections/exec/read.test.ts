@@ -323,9 +323,9 @@ describe("a container with a tolerable mistake", () => {
     ],
     ["no VRF", { vrf: { name: "" } }, { vrf: undefined }, []],
     ["a schedule it has no use for", { schedule: "whenever" }, { schedule: undefined }, []],
-  ])("is corrected: %s", (_, rest, spec, said) => {
+  ])("is corrected: %s", (_, rest, spec, output) => {
     const { config, rejected, notices } = one(rest);
-    expect([texts(rejected), texts(notices)]).toEqual([[], said]);
+    expect([texts(rejected), texts(notices)]).toEqual([[], output]);
     expect(config.containers).toMatchObject([spec]);
   });
 
@@ -565,9 +565,9 @@ describe("the limits for all containers", () => {
     [{ memMax: 2_147_483_648, cpuMax: "250" }, { memMaxBytes: 2 ** 31, cpuMax: 250 }, 0],
     [{ memMax: 100, memHigh: 104_857_601 }, { memMaxBytes: 100 * 2 ** 20, memHighBytes: 100 * 2 ** 20 }, 1],
     [{ memMax: 0, cpuMax: -1 }, {}, 2],
-  ])("%j become %j", (limits, expected, said) => {
+  ])("%j become %j", (limits, expected, output) => {
     const { config, notices, rejected } = readExec({ limits });
-    expect([config.limits, notices.length, rejected]).toEqual([expected, said, []]);
+    expect([config.limits, notices.length, rejected]).toEqual([expected, output, []]);
   });
 
   it("that are invalid are ignored", () => {

@@ -1,17 +1,23 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec/config.ts";
-import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./model/compute.ts";
-import { isEnginesTurn, standsAt } from "./model/standing.ts";
+import {
+  WIRE_STATES,
+  type Compute,
+  type ContainerStatus,
+  type VolumeStatus,
+  type StartOptions,
+} from "./model/compute.ts";
+import { isEnginesTurn, standsAt, isBusy, type Standing } from "./model/standing.ts";
 import type { Supervisor } from "./supervision/supervisor.ts";
 import type { WorkView } from "./supervision/seen.ts";
-import { restartByHand, startByHand, stopByHand } from "./supervision/by-hand.ts";
 import type { Worker } from "./supervision/worker.ts";
 import { defined } from "../../lib/defined.ts";
+import type { OutputFrame } from "../../host/engine/engine.ts";
 
-export interface FacadeOptions {
+export interface ContainersOptions {
   readonly supervisor: Supervisor;
   readonly now: () => number;
-  /** The applied definitions, whether or not they could be carried out. */
+  /** The applied definitions, whether or not they could be applied. */
   readonly definitions: () => readonly ContainerSpec[];
   readonly volumes: () => readonly VolumeStatus[];
   /** Returns the full reference of an image as a definition names it. @throws {InputError} if it is invalid. */
@@ -23,7 +29,7 @@ const SHORT_ID = 12;
 const SHELL: readonly string[] = ["/bin/sh"];
 
 /** The containers of this node for triggers, the local API and reports. */
-export function computeFacade(options: FacadeOptions): Compute {
+export function containersOf(options: ContainersOptions): Compute {
   const { supervisor, now, definitions, volumes, referenceOf, startedAt } = options;
 
   function workerOf(name: string): Worker {
@@ -57,7 +63,7 @@ export function computeFacade(options: FacadeOptions): Compute {
         .flatMap((worker) => statusOf(supervisor.view(worker), now()))
         .map((status) => (engine.state === "unwell" ? unknownSince(status, engine) : status));
       const ids = new Set(known.map(({ id }) => id));
-      const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [untold(spec, engine, startedAt)]));
+      const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [notAsked(spec, engine, startedAt)]));
       return [...known, ...rest].toSorted((one, other) => (one.name < other.name ? -1 : 1));
     },
     volumes,
@@ -147,7 +153,7 @@ function unknownSince(
 }
 
 /** Status of a container whose engine has not answered since the definition arrived. */
-function untold(spec: ContainerSpec, engine: Supervisor["engineStanding"], startedAt: number): ContainerStatus {
+function notAsked(spec: ContainerSpec, engine: Supervisor["engineStanding"], startedAt: number): ContainerStatus {
   const { id, name, execType, enabled, saveOutput, image } = spec;
   const isUnwell = engine.state === "unwell";
   return {
@@ -173,4 +179,104 @@ function untold(spec: ContainerSpec, engine: Supervisor["engineStanding"], start
     imageId: undefined,
     address: undefined,
   };
+}
+
+/** Starts a container by hand; see `Compute.start`. */
+async function startByHand(
+  worker: Worker,
+  { onOutput, onPull }: StartOptions,
+  signal: AbortSignal,
+): Promise<{ readonly exitCode: number | undefined }> {
+  signal.throwIfAborted();
+  const { execType, name } = specOf(worker);
+  const before = worker.standing;
+  if (isBusy(before)) {
+    if (execType !== "service") throw new InputError("busy", `a run of ${name} is on`);
+    if (isRunning(before) && onOutput === undefined) return { exitCode: undefined };
+  }
+  mayStart(worker);
+  if (onOutput === undefined && onPull === undefined) {
+    worker.take({ is: "asked", to: "start" });
+    await started(worker, before.jobs, signal);
+    return { exitCode: undefined };
+  }
+  let pumped: Promise<void> = Promise.resolve();
+  const attachment = {
+    onPull,
+    onOutput: (output: AsyncIterable<OutputFrame>): void => {
+      pumped = pump(output, onOutput);
+      // The waiting caller is notified below.
+      pumped.catch(() => undefined);
+    },
+  };
+  worker.attachment = attachment;
+  try {
+    worker.take({ is: "asked", to: "start" });
+    await started(worker, before.jobs, signal);
+    if (onOutput === undefined) return { exitCode: undefined };
+    await worker.until(() => (isOver(worker.standing) ? true : undefined), signal);
+    await pumped;
+    return { exitCode: worker.standing.lastExitCode };
+  } catch (error) {
+    if (signal.aborted && onOutput !== undefined) worker.take({ is: "asked", to: "stop" });
+    throw error;
+  } finally {
+    if (worker.attachment === attachment) worker.attachment = undefined;
+  }
+}
+
+/** Stops a container and keeps it stopped; see `Compute.stop`. */
+async function stopByHand(worker: Worker, signal: AbortSignal): Promise<void> {
+  specOf(worker);
+  worker.take({ is: "asked", to: "stop" });
+  const end = await worker.until(() => {
+    const { job, retry, lastFailure } = worker.standing;
+    if (job !== undefined) return undefined;
+    return retry !== undefined && lastFailure !== undefined ? { failure: lastFailure } : {};
+  }, signal);
+  if (end.failure !== undefined) throw new HostError("not-stopped", end.failure);
+}
+
+/** Restarts a container; one that does not run is only started. */
+export async function restartByHand(worker: Worker, signal: AbortSignal): Promise<void> {
+  specOf(worker);
+  mayStart(worker);
+  const before = worker.standing.jobs;
+  worker.take({ is: "asked", to: "restart" });
+  await started(worker, before, signal);
+}
+
+async function started(worker: Worker, jobs: number, signal: AbortSignal): Promise<void> {
+  const end = await worker.until(() => {
+    const { standing } = worker;
+    if (standing.job !== undefined || (standing.jobs === jobs && !isRunning(standing))) return undefined;
+    const { lastFailure: failure, failureCode: code } = standing;
+    return { failure, code, isCancelled: standing.goal.is !== "kept" || !standing.goal.enabled };
+  }, signal);
+  if (end.failure !== undefined) throw new HostError(end.code ?? "not-started", end.failure);
+  if (end.isCancelled) throw new InputError("cancelled", "its definition was disabled or removed");
+}
+
+async function pump(output: AsyncIterable<OutputFrame>, onOutput: StartOptions["onOutput"]): Promise<void> {
+  for await (const frame of output) await onOutput?.(frame);
+}
+
+function mayStart(worker: Worker): void {
+  const { name } = specOf(worker);
+  const { goal } = worker.standing;
+  if (goal.is !== "kept" || !goal.enabled) throw new InputError("not-configured", `${name} is disabled`);
+  if (goal.obstacle !== undefined) throw new HostError("not-startable", goal.obstacle);
+}
+
+function specOf(worker: Worker) {
+  if (worker.wanted === undefined) throw new InputError("not-found", "no container of that name");
+  return worker.wanted.spec;
+}
+
+function isRunning({ found, goal, job }: Standing): boolean {
+  return job === undefined && found?.is === "running" && goal.is === "kept" && found.hash === goal.hash;
+}
+
+function isOver({ found, job }: Standing): boolean {
+  return job === undefined && found?.is !== "running" && found?.is !== "restarting";
 }

@@ -1,5 +1,9 @@
 import { expect, test } from "vitest";
-import { checkKeys, judgeRegistration, type RegistrationFacts } from "../../../../src/controller/nodes/registration.ts";
+import {
+  checkKeys,
+  judgeRegistration,
+  type RegistrationFacts,
+} from "../../../../src/controller/nodes/registration-rules.ts";
 import { makeIdentity } from "../../../support/control-plane/node-client.ts";
 
 const KEYS = { auth: "a", overlay: "o", wireguard: "w" };

@@ -42,7 +42,7 @@ const KINDS: Readonly<Record<string, string>> = {
  * Validates an archive while it streams: ustar(5) with regular files and directories only, each name once, and no stray bytes. Each
  * header is checked before the bytes after it pass, so the writer never sees unchecked content.
  */
-export class TarGate {
+export class TarFilter {
   readonly #limits: TarLimits;
   readonly #members = new Map<string, TarMember>();
   #header = Buffer.alloc(0);

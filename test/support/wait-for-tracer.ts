@@ -3,7 +3,7 @@
 import { readSync, writeSync } from "node:fs";
 import { stat } from "node:fs/promises";
 
-export async function passGate(): Promise<void> {
+export async function waitForTracer(): Promise<void> {
   await stat("/");
   writeSync(4, "ready");
   readSync(3, Buffer.alloc(1));

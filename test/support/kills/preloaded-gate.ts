@@ -1,3 +1,0 @@
-import { passGate } from "../gate.ts";
-
-await passGate();

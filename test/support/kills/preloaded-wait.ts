@@ -1,0 +1,3 @@
+import { waitForTracer } from "../wait-for-tracer.ts";
+
+await waitForTracer();
