@@ -14,7 +14,7 @@ export interface FleetNode {
 
 /** Registers nodes directly in the database of a controller that is not running, as its own registration would store them. */
 export async function addNodes(database: string, count: number): Promise<readonly FleetNode[]> {
-  const store = storeIn(await openSqliteStore(database));
+  const store = storeIn(openSqliteStore(database));
   const domain = (await store.meta.get("domain")) ?? "";
   const org = (await store.meta.get("org")) ?? "";
   const fleet: FleetNode[] = [];
