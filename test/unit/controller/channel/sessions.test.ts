@@ -429,3 +429,53 @@ test("batches of useless records are charged by their records, and the API answe
   expect(answered).toBeLessThan(400);
   session.raw.socket.terminate();
 });
+
+test("hellos, cuts and the deletion of one node at once end as if one after another", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const connects = Array.from({ length: 6 }, async (_, i) => {
+    const session = await node.connect().catch(() => undefined);
+    if (i % 2 === 0) await session?.cut();
+  });
+  await node.connect();
+  const deleted = controller.nodes.delete(node.uid, "test");
+  await Promise.allSettled([...connects, deleted]);
+  await deleted;
+  const late = new RawSocket(controller.url);
+  const proof = await node.proof(await late.challenge(), { cnonce: nonce() });
+  late.socket.send(
+    JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session.hello", params: { proof, reportedVersion: 0 } }),
+  );
+  expect(await late.closeCode()).toBe(4003);
+  expect(await controller.nodes.get(node.uid)).toBeUndefined();
+  const types = await eventTypes(controller, node.uid);
+  // Nothing of a node is recorded once it is deleted.
+  expect(types.at(-1)).toBe("Node Delete");
+});
+
+test("reports of one session take effect in the order in which they were sent, and too many at once are refused", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const reports = Array.from({ length: 100 }, (_, i) =>
+    session.peer.request("shadow.report", { version: i + 1, base: i, set: { n: i }, unset: [] }),
+  );
+  expect((await Promise.all(reports)).map(({ version }) => version)).toEqual(reports.map((_, i) => i + 1));
+  expect((await controller.nodes.get(node.uid))?.reported).toEqual({ n: 99 });
+  const many = Array.from({ length: 1000 }, () =>
+    session.peer.request("document.applied", {
+      name: "node",
+      version: 1,
+      at: 1,
+      durationMs: 1,
+      outcome: "converged",
+      sections: {},
+    }),
+  );
+  const outcomes = await Promise.allSettled(many);
+  const refused = outcomes.filter(({ status }) => status === "rejected");
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused.length).toBeLessThan(900);
+  for (const outcome of refused) expect(outcome).toMatchObject({ reason: { code: "busy" } });
+  expect(session.raw.closed).toBeUndefined();
+});
