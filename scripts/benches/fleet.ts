@@ -1,7 +1,8 @@
 import { exportJWK, generateKeyPair, type CryptoKey } from "jose";
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { NEW_IDENTITY } from "../../src/controller/nodes/identity.ts";
-import { openStores } from "../../src/controller/stores.ts";
+import { openSqliteStore } from "../../src/controller/store/sqlite.ts";
+import { storeIn } from "../../src/controller/stores.ts";
 import { NodeKeys, thumbprintsOf } from "../../src/protocol/values/keys.ts";
 
 /** A node that a controller knows: enough to say hello. */
@@ -13,9 +14,9 @@ export interface FleetNode {
 
 /** Registers nodes directly in the database of a controller that is not running, as its own registration would store them. */
 export async function addNodes(database: string, count: number): Promise<readonly FleetNode[]> {
-  const store = openStores(database);
-  const domain = store.meta.get("domain") ?? "";
-  const org = store.meta.get("org") ?? "";
+  const store = storeIn(openSqliteStore(database));
+  const domain = (await store.meta.get("domain")) ?? "";
+  const org = (await store.meta.get("org")) ?? "";
   const fleet: FleetNode[] = [];
   try {
     for (let i = 0; i < count; i += 1) {
@@ -26,7 +27,7 @@ export async function addNodes(database: string, count: number): Promise<readonl
       const thumbprints = await thumbprintsOf(keys);
       const uid = randomUUID();
       const name = `node-${i}`;
-      store.nodes.add({
+      await store.nodes.add({
         uid,
         name,
         fqdn: `${name}.${domain}`,
@@ -42,7 +43,7 @@ export async function addNodes(database: string, count: number): Promise<readonl
       fleet.push({ uid, kid: thumbprints.auth, privateKey: auth.privateKey });
     }
   } finally {
-    store.close();
+    await store.close();
   }
   return fleet;
 }

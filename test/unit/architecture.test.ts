@@ -77,7 +77,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     "verbs/programs": ["frame"],
   },
   controller: {
-    access: ["access/policies", "events", "http"],
+    access: ["access/policies", "events", "http", "store"],
     "access/agent-tokens": ["access", "access/policies", "events", "http", "store"],
     channel: [
       "access/agent-tokens",
@@ -102,9 +102,9 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     "data-store": ["access/policies", "config", "http", "nodes", "triggers"],
     events: ["access/policies", "http", "store"],
     http: ["access/policies"],
-    images: ["config", "data-store", "http", "nodes", "store", "triggers"],
+    images: ["config", "data-store", "events", "http", "nodes", "store", "triggers"],
     nodes: ["access/policies", "channel/keys", "events", "http", "store"],
-    "nodes/activations": ["access/policies", "events", "http"],
+    "nodes/activations": ["access/policies", "events", "http", "store"],
     org: ["access/policies", "clusters", "http", "nodes"],
     registry: ["access", "access/policies", "http", "nodes"],
     releases: ["http"],

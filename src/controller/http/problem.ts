@@ -93,9 +93,9 @@ export function refusalOf(thrown: unknown): Refusal {
 function statusOf(thrown: unknown): number | undefined {
   if (!(thrown instanceof AgentError) || thrown instanceof InternalError) return undefined;
   if (isErrorCode(thrown.code)) return apiCodes[thrown.code] ?? errorCodes[thrown.code].http;
-  if (isHttpCode(thrown.code)) return httpCodes[thrown.code];
-  if (thrown instanceof InputError) return 422;
-  return thrown instanceof HostError ? undefined : 502;
+  if (thrown instanceof InputError) return isHttpCode(thrown.code) ? httpCodes[thrown.code] : 422;
+  if (thrown instanceof HostError) return thrown.code === "store-unavailable" ? httpCodes[thrown.code] : undefined;
+  return 502;
 }
 
 /** Reports whether the store could not be used: logged, and shown with its reason. */

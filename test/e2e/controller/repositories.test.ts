@@ -154,7 +154,7 @@ describe("the credential of a node", () => {
     const node = await registered("puller");
     const container = { id: "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11", name: "mine", execType: "service", enabled: true };
     const exec = { commands: [{ ...container, image: { repository: `${NAMESPACE}/mine`, tag: "1" } }] };
-    controller.config.setSection(node.uid, "exec", exec, "test");
+    await controller.config.setSection(node.uid, "exec", "test", () => ({ body: exec }));
     const session = await node.connect();
     const { username, password, expiresAt } = await session.peer.request("registry.token", {
       repository: `${NAMESPACE}/mine`,
@@ -181,7 +181,7 @@ describe("the credential of a node", () => {
     for (const repository of [`registry.example:5000/${NAMESPACE}/spelt`, `${NAMESPACE.toUpperCase()}/spelt`]) {
       const id = "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c12";
       const container = { id, name: "spelt", execType: "service", image: { repository, tag: "1" } };
-      controller.config.setSection(node.uid, "exec", { commands: [container] }, "test");
+      await controller.config.setSection(node.uid, "exec", "test", () => ({ body: { commands: [container] } }));
       const { username, password } = await session.peer.request("registry.token", { repository });
       const { token } = await tokenFor(`repository:${NAMESPACE}/spelt:pull`, username, password);
       expect((await toRegistry("GET", `/v2/${NAMESPACE}/spelt/manifests/1`, token)).status).toBe(200);

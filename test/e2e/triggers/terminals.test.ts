@@ -19,13 +19,12 @@ test("a terminal passes keys, size and exit code; both ends are audited", async 
   client.type("exit 7\n");
   expect(await client.end()).toEqual({ code: 1000, reason: "" });
   expect(client.reported).toEqual([{ type: "exit", code: 7 }]);
-  const audits = (): string[] =>
-    stage.controller.events
-      .audits({ limit: 10, offset: 0 })
-      .items.map(({ value }) => value)
-      .reverse();
-  await waitFor("the audit of the end", () => audits().length === 2);
-  expect(audits()).toEqual([
+  const audits = async (): Promise<readonly string[]> => {
+    const { items } = await stage.controller.events.audits({ limit: 10, offset: 0 });
+    return items.map(({ value }) => value).toReversed();
+  };
+  await waitFor("the audit of the end", async () => (await audits()).length === 2);
+  expect(await audits()).toEqual([
     "admin opened a terminal in container shell",
     "admin closed a terminal in container shell: exit code 7",
   ]);
@@ -86,7 +85,7 @@ test("refuses before the upgrade, with a status for each reason", async () => {
   expect(stage.compute.terminals).toEqual([]);
 
   await stage.agent.close();
-  await waitFor("the node to be offline", () => controller.nodes.get(stage.uid)?.isOnline === false);
+  await waitFor("the node to be offline", async () => (await controller.nodes.get(stage.uid))?.isOnline === false);
   expect(await refusal("container=shell")).toMatchObject([503, { code: "offline" }]);
 });
 

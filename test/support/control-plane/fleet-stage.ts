@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { pino, type Logger } from "pino";
+import { KeyedQueue } from "../../../src/lib/async/keyed-queue.ts";
 import { ClusterService } from "../../../src/controller/clusters/service.ts";
 import type { ClusterRecord } from "../../../src/controller/clusters/records.ts";
 import { ConfigService } from "../../../src/controller/config/service.ts";
@@ -156,7 +157,16 @@ export class FleetStage {
       this.dismissed.push(uid);
       return Promise.resolve();
     };
-    const nodes = new NodeService({ store, events, changes, sessions, dismiss, sources, clock });
+    const nodes = new NodeService({
+      store,
+      events,
+      changes,
+      sessions,
+      dismiss,
+      sources,
+      turns: new KeyedQueue(),
+      clock,
+    });
     const clusters = new ClusterService({ store, events, changes, clock, ...identity });
     this.services = {
       nodes,

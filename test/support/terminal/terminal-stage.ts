@@ -75,7 +75,7 @@ export async function startTerminalStage(): Promise<TerminalStage> {
     signal: new AbortController().signal,
   };
   await ask(call, adminRequest("/v1/register", { license }), NodeIdentity);
-  await waitFor("the node to be online", () => controller.nodes.get(uid)?.isOnline);
+  await waitFor("the node to be online", async () => (await controller.nodes.get(uid))?.isOnline);
   const key = readFileSync(controller.adminKeyPath, "utf8").trim();
   const path = (query = "container=shell"): string => `/node/${uid}/trigger/container-exec?${query}`;
   const open = (query?: string, by = key): TerminalClient => {

@@ -30,6 +30,13 @@ export const controllerVerb: VerbSpec = {
       help: "serve the files of this directory to anyone below /releases/",
       complete: "directory",
     },
+    store: { value: "ADDRESS", help: "sqlite, or postgres://USER@HOST:PORT/DATABASE (sqlite)" },
+    "store-password-file": { value: "FILE", help: "the password of the PostgreSQL user", complete: "file" },
+    "store-ca-file": {
+      value: "FILE",
+      help: "the authorities of the PostgreSQL server's certificate, PEM (the system's)",
+      complete: "file",
+    },
     domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
     state: { value: "DIR", help: "accepted as by every verb, and not used: see --data", complete: "directory" },
     run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },

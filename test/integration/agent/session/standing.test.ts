@@ -46,14 +46,14 @@ test.each(["http", "https"] as const)("an acceptable node learns it over %s, and
   const { start } = await aController(scheme === "https" ? { tls: "self" } : {});
   const controller = await start();
   const { uid, stateDir, ask } = await aNode(controller);
-  const before = controller.nodes.get(uid);
-  const events = (): number =>
-    controller.events.find({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 }).items.length;
-  const toldBefore = events();
+  const before = await controller.nodes.get(uid);
+  const events = async (): Promise<number> =>
+    (await controller.events.find({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 })).items.length;
+  const toldBefore = await events();
   expect(await ask()).toBe("admitting");
   expect(await ask()).toBe("admitting");
-  expect(controller.nodes.get(uid)).toEqual(before);
-  expect(events()).toBe(toldBefore);
+  expect(await controller.nodes.get(uid)).toEqual(before);
+  expect(await events()).toBe(toldBefore);
   expect((await identityFiles(hostFiles(), stateDir).counter.load()).is).toBe("absent");
 });
 

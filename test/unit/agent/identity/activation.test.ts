@@ -57,7 +57,7 @@ test("a machine shows a code, also with a clock that was set back, and registers
   const step = await ask({ url, pins: [] });
   if (step.state !== "approved") throw new Error("not approved");
   expect((await register(step.license, deps, signal)).node.name).toBe("edge");
-  expect(nodes.byFqdn("edge.holdfast.example")?.type).toBe("Node");
+  expect((await nodes.byFqdn("edge.holdfast.example"))?.type).toBe("Node");
   await expect(ask({ url, pins: [] })).rejects.toMatchObject({ code: "already-registered" });
 });
 

@@ -195,7 +195,7 @@ describe("who holds what is needed", () => {
   });
 
   it("connects two nodes", async () => {
-    expect((await bench.call("PUT", connectors, { key: both(), json: legacy(THERE.name) })).status).toBe(200);
+    expect((await bench.call("PUT", connectors, { key: await both(), json: legacy(THERE.name) })).status).toBe(200);
     const unknown = await bench.call("PUT", connectors, { json: legacy("nobody") });
     expect(unknown.status).toBe(200);
   });

@@ -9,7 +9,11 @@ function bench() {
   const told: unknown[] = [];
   const session = { isCongested: false, peer: { notify: (_: string, params: unknown) => void told.push(params) } };
   const online = new Map([["n1", session]]);
-  const announcer = new Announcer({ sessions: online, documents: { versions: () => VERSIONS }, clock });
+  const announcer = new Announcer({
+    sessions: online,
+    documents: { versions: () => Promise.resolve(VERSIONS) },
+    clock,
+  });
   return { clock, told, session, online, announcer };
 }
 

@@ -21,9 +21,9 @@ const sweeps = (clock: MovableClock): Promise<void> =>
     (resolve) => void clock.after(SWEEP_MS, () => clock.after(SWEEP_MS, () => clock.after(SWEEP_MS, resolve))),
   );
 
-function timeouts(controller: Controller, uid: string) {
+async function timeouts(controller: Controller, uid: string) {
   const filter = { nodeIds: [uid], eventTypes: ["Connection Timeout"], limit: 100, offset: 0 };
-  const { items } = controller.events.find({ ...filter, sort: { by: "timestamp", order: "asc" } });
+  const { items } = await controller.events.find({ ...filter, sort: { by: "timestamp", order: "asc" } });
   return items.map(({ level, state, details }) => [level, state, details["reason"]]);
 }
 
@@ -32,12 +32,12 @@ test("a node that registered and does not connect is reported once, and cleared 
   const controller = await runController({ clock });
   const node = await addNode(controller, "edge");
   clock.advance(WAIT_MS + 1000);
-  await until(() => timeouts(controller, node.uid).length > 0);
-  expect(timeouts(controller, node.uid)).toEqual([["ERROR", "EXCEEDED", "registration"]]);
-  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toContain("Connection Timeout");
+  await until(async () => (await timeouts(controller, node.uid)).length > 0);
+  expect(await timeouts(controller, node.uid)).toEqual([["ERROR", "EXCEEDED", "registration"]]);
+  expect((await controller.alerts.find(node.uid)).map(({ eventType }) => eventType)).toContain("Connection Timeout");
   await node.connect();
-  expect(timeouts(controller, node.uid).at(-1)).toEqual(["INFO", "CLEARED", undefined]);
-  expect(controller.alerts.find(node.uid)).toEqual([]);
+  expect((await timeouts(controller, node.uid)).at(-1)).toEqual(["INFO", "CLEARED", undefined]);
+  expect(await controller.alerts.find(node.uid)).toEqual([]);
 });
 
 test("a node that is connected at the end of its time is not reported, and one that went away after a change is", async () => {
@@ -48,20 +48,20 @@ test("a node that is connected at the end of its time is not reported, and one t
   const leaves = await addNode(controller, "leaves");
   const open = await stays.connect();
   const session = await leaves.connect();
-  for (const { uid } of [stays, leaves]) controller.nodes.setTag(uid, "site", "berlin", "test");
+  for (const { uid } of [stays, leaves]) await controller.nodes.setTag(uid, "site", "berlin", "test");
   clock.advance(WAIT_MS / 2);
   const beat = setInterval(() => open.raw.socket.ping(), 5);
   await session.cut();
-  await until(() => controller.nodes.get(leaves.uid)?.isOnline === false);
+  await until(async () => (await controller.nodes.get(leaves.uid))?.isOnline === false);
   clock.advance(WAIT_MS / 2 + 1000);
   // It went five minutes ago: what is judged now is put off until it has been away for ten.
   await sweeps(clock);
-  expect(timeouts(controller, leaves.uid)).toEqual([]);
+  expect(await timeouts(controller, leaves.uid)).toEqual([]);
   clock.advance(WAIT_MS / 2);
-  await until(() => timeouts(controller, leaves.uid).length > 0);
+  await until(async () => (await timeouts(controller, leaves.uid)).length > 0);
   clearInterval(beat);
-  expect(timeouts(controller, leaves.uid)).toEqual([["ERROR", "EXCEEDED", "configuration"]]);
-  expect(timeouts(controller, stays.uid)).toEqual([]);
+  expect(await timeouts(controller, leaves.uid)).toEqual([["ERROR", "EXCEEDED", "configuration"]]);
+  expect(await timeouts(controller, stays.uid)).toEqual([]);
 });
 
 test("a restart of the controller forgets nobody, and gives nodes time to find it again", async () => {
@@ -74,10 +74,10 @@ test("a restart of the controller forgets nobody, and gives nodes time to find i
   const second = await runController({ dataDir, clock });
   clock.advance(RETURN_MS - 10_000);
   await sweeps(clock);
-  expect(timeouts(second, node.uid)).toEqual([]);
+  expect(await timeouts(second, node.uid)).toEqual([]);
   clock.advance(20_000);
-  await until(() => timeouts(second, node.uid).length > 0);
-  expect(timeouts(second, node.uid)).toEqual([["ERROR", "EXCEEDED", "registration"]]);
+  await until(async () => (await timeouts(second, node.uid)).length > 0);
+  expect(await timeouts(second, node.uid)).toEqual([["ERROR", "EXCEEDED", "registration"]]);
 });
 
 test("a deleted node is expected no more", async () => {
@@ -87,6 +87,6 @@ test("a deleted node is expected no more", async () => {
   const other = await addNode(controller, "other");
   await controller.nodes.delete(gone.uid, "test");
   clock.advance(WAIT_MS + 1000);
-  await until(() => timeouts(controller, other.uid).length > 0);
-  expect(timeouts(controller, gone.uid)).toEqual([]);
+  await until(async () => (await timeouts(controller, other.uid)).length > 0);
+  expect(await timeouts(controller, gone.uid)).toEqual([]);
 });

@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { AccessStore, sha256Hex } from "../../../../src/controller/access/store.ts";
+import { sha256Hex } from "../../../../src/controller/access/store.ts";
+import { openSqliteStore } from "../../../../src/controller/store/sqlite.ts";
+import { storeIn } from "../../../../src/controller/stores.ts";
 import { readAgentToken } from "../../../../src/protocol/channel/activation.ts";
 import { ACTIVATION_PATH, TOKEN_PATH } from "../../../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws } from "../../../../src/protocol/channel/jws.ts";
@@ -42,9 +43,9 @@ function client(controller: Controller, key = readFileSync(controller.adminKeyPa
   };
 }
 
-function changes(controller: Controller): string {
+async function changes(controller: Controller): Promise<string> {
   const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
-  const { items } = controller.events.find({ ...filter, limit: 1000, offset: 0 });
+  const { items } = await controller.events.find({ ...filter, limit: 1000, offset: 0 });
   return items.map(({ message }) => message).join("\n");
 }
 
@@ -68,8 +69,8 @@ test("an operator enters the code of a machine, and it registers under the name 
   const thief = await register(controller.url, String(license), await makeIdentity());
   expect([thief.status, thief.body["code"]]).toEqual([401, "bad-signature"]);
   expect((await register(controller.url, String(license), machine)).status).toBe(200);
-  expect(controller.nodes.byFqdn("edge.holdfast.example")?.uid).toBe(activated.body["uid"]);
-  expect(changes(controller)).toContain(
+  expect((await controller.nodes.byFqdn("edge.holdfast.example"))?.uid).toBe(activated.body["uid"]);
+  expect(await changes(controller)).toContain(
     `Activation code accepted: Test Box (02:00:00:00:00:01) at 127.0.0.1, key ${machine.thumbprints.auth}`,
   );
 });
@@ -92,13 +93,12 @@ test("a right to one node, and the right to see or manage nodes, activates none"
     ["nodes::manage", "*"],
     ["nodes::read", "*"],
   ];
-  const database = new DatabaseSync(join(dataDir, "controller.db"));
-  const access = new AccessStore(database);
+  const store = storeIn(openSqliteStore(join(dataDir, "controller.db")));
   for (const [at, [action, resource]] of grants.entries()) {
     const statements = [{ effect: "allow" as const, actions: [action] }];
-    access.putApiKey(`key-${at}`, sha256Hex(`key-${at}`), [{ name: "test", statements, resources: [resource] }]);
+    await store.access.putApiKey(`key-${at}`, sha256Hex(`key-${at}`), [{ name: "test", statements, resources: [resource] }]);
   }
-  database.close();
+  await store.close();
   const controller = await runController({ dataDir });
   const { code } = (await client(controller).activation(await makeIdentity(), 1)).body;
   for (const at of grants.keys()) {
@@ -136,7 +136,7 @@ test("an agent token registers as many agents as it says, each key once, and its
   expect(listed).toMatchObject({ namePrefix: "lab", maxUses: 2, uses: 2, created_by: "admin" });
   const secret = readAgentToken(token)?.secret ?? "";
   expect(JSON.stringify(listed)).not.toContain(secret);
-  expect(changes(controller)).toContain("Agent token created for 2 agents lab-*");
+  expect(await changes(controller)).toContain("Agent token created for 2 agents lab-*");
   await controller.close();
   for (const file of ["controller.db", "controller.db-wal"]) {
     const bytes = (() => {
@@ -163,7 +163,7 @@ test("a token that is withdrawn, expired or guessed gives nothing", async () => 
   expect((await api("DELETE", `/v2/agent-token/${withdrawn.id}`)).status).toBe(200);
   expect((await api("DELETE", `/v2/agent-token/${withdrawn.id}`)).status).toBe(404);
   expect((await exchange(machine, withdrawn.text)).status).toBe(401);
-  expect(changes(controller)).toContain(`Agent token ${withdrawn.id} revoked`);
+  expect(await changes(controller)).toContain(`Agent token ${withdrawn.id} revoked`);
 
   const valid = await token();
   expect((await exchange(machine, valid.text, { secret: "A".repeat(43) })).status).toBe(401);

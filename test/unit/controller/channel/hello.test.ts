@@ -30,7 +30,7 @@ test("a registered node is taken in, and the control plane proves itself", async
   expect(proof.tls).toBeUndefined();
   expect(session.hello).toMatchObject({ heartbeatSeconds: 30, reportedVersion: 0 });
 
-  const record = controller.nodes.get(node.uid);
+  const record = await controller.nodes.get(node.uid);
   expect(record).toMatchObject({ isOnline: true, lastIp: "127.0.0.1" });
   expect(Math.abs((record?.lastConnect ?? 0) - Date.now())).toBeLessThan(60_000);
 });
@@ -49,7 +49,7 @@ test.each([
   );
   expect(await raw.closeCode()).toBe(code);
   expect(JSON.parse(raw.frames[1] ?? "{}")).toMatchObject({ id: 1, error: { data: { code: "bad-signature" } } });
-  expect(controller.nodes.get(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
+  expect(await controller.nodes.get(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
 });
 
 test("a node of another protocol version is sent away by a control plane that proved itself", async () => {
@@ -59,7 +59,7 @@ test("a node of another protocol version is sent away by a control plane that pr
   const session = await node.connect({ claims: { protocol: 2, cnonce } });
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof)).toMatchObject({ aud: node.uid, nonce: cnonce });
   expect(await session.raw.closeCode()).toBe(4004);
-  expect(controller.nodes.get(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
+  expect(await controller.nodes.get(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
 });
 
 test("an unknown node and a node with another's key are refused alike", async () => {
@@ -106,7 +106,7 @@ test("a second message before the answer closes the socket", async () => {
   raw.socket.send(hello);
   raw.socket.send(hello);
   expect(await raw.closeCode()).toBe(4001);
-  expect(controller.nodes.get(node.uid)?.isOnline).toBe(false);
+  expect((await controller.nodes.get(node.uid))?.isOnline).toBe(false);
 });
 
 test("without the subprotocol there is no socket", async () => {

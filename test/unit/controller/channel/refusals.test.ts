@@ -11,9 +11,9 @@ function linesInto(lines: z.infer<typeof Line>[]) {
   return pino({}, { write: (text: string) => void lines.push(Line.parse(JSON.parse(text))) });
 }
 
-function eventsOf(controller: Controller, eventType: string) {
+async function eventsOf(controller: Controller, eventType: string) {
   const page = { sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 } as const;
-  return controller.events.find({ ...page, eventTypes: [eventType] }).items;
+  return (await controller.events.find({ ...page, eventTypes: [eventType] })).items;
 }
 
 test("hellos that are refused are logged, counted and told of the node they name, once in ten minutes", async () => {
@@ -29,13 +29,16 @@ test("hellos that are refused are logged, counted and told of the node they name
 
   const kinds = lines.filter(({ msg }) => msg === "refused").map(({ kind }) => kind);
   expect(kinds).toEqual(["signature", "audience", "tls-intercepted", "unknown-node"]);
-  const events = eventsOf(controller, "Node Signature Refused");
+  const events = await until(async () => {
+    const found = await eventsOf(controller, "Node Signature Refused");
+    return found.length > 0 && found;
+  });
   expect(events).toMatchObject([
     { nodeId: node.uid, level: "WARNING", details: { kind: "signature", address: "127.0.0.1" } },
   ]);
   clock.advance(600_001);
   await expect(node.connect({ claims: { tls: nonce() } })).rejects.toThrow();
-  expect(eventsOf(controller, "Node Signature Refused")).toHaveLength(2);
+  await until(async () => (await eventsOf(controller, "Node Signature Refused")).length === 2);
 });
 
 test("what was refused is summed up once a minute, and only when there is more", async () => {
@@ -76,5 +79,6 @@ test("messages that are too large, before and after hello, are counted and told"
     expect(await session.raw.closeCode()).toBe(1009);
   }
   await until(() => lines.filter(({ kind }) => kind === "too-large").length === 2, "lines");
-  expect(eventsOf(controller, "Message Too Large")).toMatchObject([{ nodeId: node.uid, level: "WARNING" }]);
+  await until(async () => (await eventsOf(controller, "Message Too Large")).length > 0);
+  expect(await eventsOf(controller, "Message Too Large")).toMatchObject([{ nodeId: node.uid, level: "WARNING" }]);
 });

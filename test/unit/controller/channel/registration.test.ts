@@ -26,13 +26,14 @@ function licenseFor(controller: Controller, name = "edge", jkt?: string): Promis
   return controller.licenses.issue({ name, type: "Node", user: "test", ...(jkt === undefined ? {} : { jkt }) });
 }
 
-function eventsOf(controller: Controller, eventType: string) {
-  return controller.events.find({
+async function eventsOf(controller: Controller, eventType: string) {
+  const { items } = await controller.events.find({
     eventTypes: [eventType],
     sort: { by: "timestamp", order: "asc" },
     limit: 100,
     offset: 0,
-  }).items;
+  });
+  return items;
 }
 
 test("a license registers one node, and the same keys are answered again", async () => {
@@ -49,10 +50,10 @@ test("a license registers one node, and the same keys are answered again", async
   expect(registered.node.session).toBe(`${controller.url.replace("http", "ws")}/agent/v1/session`);
   const keys = await walkKeysChain(root, KeysEnvelopes.parse(first.body["keys"]));
   expect(keys.version).toBe(1);
-  expect(controller.nodes.get(jti)).toMatchObject({ fqdn: "edge.net.example", isOnline: false, state: "ACTIVE" });
+  expect(await controller.nodes.get(jti)).toMatchObject({ fqdn: "edge.net.example", isOnline: false, state: "ACTIVE" });
 
   expect((await register(controller.url, license, identity)).status).toBe(200);
-  expect(controller.nodes.all()).toHaveLength(1);
+  expect(await controller.nodes.all()).toHaveLength(1);
 });
 
 test("of many attempts with one license at once, exactly one identity gets it", async () => {
@@ -62,7 +63,7 @@ test("of many attempts with one license at once, exactly one identity gets it", 
   const answers = await Promise.all(identities.map((identity) => register(controller.url, license, identity)));
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   expect(answers.filter(({ status }) => status === 409)).toHaveLength(7);
-  expect(controller.nodes.all()).toHaveLength(1);
+  expect(await controller.nodes.all()).toHaveLength(1);
 });
 
 test("other keys, and keys of another node, are refused with an event", async () => {
@@ -78,8 +79,8 @@ test("other keys, and keys of another node, are refused with an event", async ()
   const other = await makeIdentity();
   const mixed = { ...other, keys: { ...other.keys, overlay: identity.keys.overlay } };
   expect(await register(controller.url, second, mixed)).toMatchObject({ status: 409, body: { code: "key-in-use" } });
-  expect(controller.nodes.get(jti)).toBeUndefined();
-  expect(eventsOf(controller, "License Reused").map(({ details }) => details["code"])).toEqual([
+  expect(await controller.nodes.get(jti)).toBeUndefined();
+  expect((await eventsOf(controller, "License Reused")).map(({ details }) => details["code"])).toEqual([
     "license-reused",
     "key-in-use",
   ]);
@@ -146,7 +147,7 @@ test("a license of another control plane, a tampered one and a wrongly signed re
     expect(answer.status).toBe(401);
     expect(answer.body["error"]).toEqual(expect.any(String));
   }
-  expect(controller.nodes.all()).toHaveLength(0);
+  expect(await controller.nodes.all()).toHaveLength(0);
 });
 
 test("a license names one origin, and no other honours it", async () => {

@@ -9,13 +9,27 @@ import { controlMethods } from "../../../../src/protocol/channel/methods.ts";
 import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/events/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { FLAPPING_WINDOW_MS } from "../../../../src/controller/channel/flapping.ts";
-import { nonce, RawSocket, until, type TestNode } from "../../../support/control-plane/node-client.ts";
+import {
+  nonce,
+  RawSocket,
+  until,
+  type TestNode,
+  type TestSession,
+} from "../../../support/control-plane/node-client.ts";
 import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
-function eventTypes(controller: Controller, uid: string): readonly string[] {
+async function eventTypes(controller: Controller, uid: string): Promise<readonly string[]> {
   const filter = { nodeIds: [uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
-  return controller.events.find(filter).items.map(({ eventType }) => eventType);
+  return (await controller.events.find(filter)).items.map(({ eventType }) => eventType);
+}
+
+/** Cuts the session of a node and waits until the disconnect is stored. */
+async function disconnect(controller: Controller, node: TestNode, session: TestSession): Promise<void> {
+  await session.cut();
+  await until(async () => (await controller.nodes.get(node.uid))?.isOnline === false);
+  // Changes nothing, in the node's turn: after the disconnect.
+  await controller.nodes.setLock(node.uid, undefined, "test");
 }
 
 test("a newer session of a node replaces the older one, which is no disconnect", async () => {
@@ -25,8 +39,8 @@ test("a newer session of a node replaces the older one, which is no disconnect",
   const newer = await node.connect();
   expect(await older.raw.closeCode()).toBe(4002);
   expect(newer.sid).not.toBe(older.sid);
-  expect(controller.nodes.get(node.uid)?.isOnline).toBe(true);
-  expect(eventTypes(controller, node.uid)).not.toContain("Node Disconnect");
+  expect((await controller.nodes.get(node.uid))?.isOnline).toBe(true);
+  expect(await eventTypes(controller, node.uid)).not.toContain("Node Disconnect");
 });
 
 test("a node that cannot be stored hears that it is not to blame, and an older session of it goes on", async () => {
@@ -45,13 +59,13 @@ test("a node that cannot be stored hears that it is not to blame, and an older s
   const node = await addNode(controller, "edge");
   const older = await node.connect();
   for (const when of ["first", "second"]) {
-    controller.nodes.setTag(node.uid, "full", when, "test");
+    await controller.nodes.setTag(node.uid, "full", when, "test");
     const refused = await node.connect();
     expect(await refused.raw.closeCode()).toBe(1011);
     // It is proved before, or the node would not believe the code.
     expect(peekClaims("holdfast-server-proof+jwt", refused.serverProof)).toMatchObject({ aud: node.uid });
     expect(older.raw.closed).toBeUndefined();
-    expect(controller.nodes.get(node.uid)?.isOnline).toBe(true);
+    expect((await controller.nodes.get(node.uid))?.isOnline).toBe(true);
   }
 });
 
@@ -59,13 +73,12 @@ test("a disconnect is told, dated and alerted until the node is back", async () 
   const controller = await runController();
   const node = await addNode(controller, "edge");
   const session = await node.connect();
-  await session.cut();
-  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
-  expect(controller.nodes.get(node.uid)?.disconnectTime).toBeCloseTo(Date.now() / 1000, -2);
-  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
+  await disconnect(controller, node, session);
+  expect((await controller.nodes.get(node.uid))?.disconnectTime).toBeCloseTo(Date.now() / 1000, -2);
+  expect((await controller.alerts.find(node.uid)).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
   await node.connect();
-  expect(controller.alerts.find(node.uid)).toEqual([]);
-  expect(eventTypes(controller, node.uid)).toEqual([
+  expect(await controller.alerts.find(node.uid)).toEqual([]);
+  expect(await eventTypes(controller, node.uid)).toEqual([
     "Configuration Change",
     "Configuration Change",
     "Node Connect",
@@ -85,8 +98,8 @@ test("a deleted node is told so with a signature over its nonce, also when it co
   expect(await session.raw.closeCode()).toBe(4003);
   const notice = await verifyJws("holdfast-deleted+jwt", session.deletedNotices[0] ?? "", signing);
   expect(notice).toMatchObject({ iss: controller.url, aud: node.uid, nonce: cnonce });
-  expect(controller.nodes.get(node.uid)).toBeUndefined();
-  expect(eventTypes(controller, node.uid)).toContain("Node Delete");
+  expect(await controller.nodes.get(node.uid)).toBeUndefined();
+  expect(await eventTypes(controller, node.uid)).toContain("Node Delete");
 
   const again = nonce();
   const raw = new RawSocket(controller.url);
@@ -106,7 +119,7 @@ test("a counter that does not rise is reported, and on repetition the identity i
   const node = await addNode(controller, "edge");
   await node.connect();
   await node.connect({ claims: { n: 1 } });
-  expect(eventTypes(controller, node.uid).filter((type) => type === "Identity Shared")).toHaveLength(1);
+  expect((await eventTypes(controller, node.uid)).filter((type) => type === "Identity Shared")).toHaveLength(1);
   const session = await node.connect({ claims: { n: 1 } });
   const signal = new AbortController().signal;
   const trigger = { event: "tg-ping", body: {}, wait: true, user: "test", deadlineMs: 1000 };
@@ -118,7 +131,7 @@ test("a counter that does not rise is reported, and on repetition the identity i
   await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({ code: "busy" });
 
   expect(session.changed).toEqual([]);
-  expect(controller.alerts.dismiss(node.uid, "Identity Shared", "ann")).toBe(true);
+  expect(await controller.alerts.dismiss(node.uid, "Identity Shared", "ann")).toBe(true);
   await until(() => session.changed.some(({ name }) => name === "node"));
   expect(await session.fetchDocument(controller.url, "node")).toBeDefined();
   await expect(session.peer.request("registry.token", { repository: "a" })).rejects.toMatchObject({
@@ -134,14 +147,14 @@ test("a shadow report needs the stored base, and everything replaces it", async 
     session.peer.request("shadow.report", { version, base, set, unset });
   expect(await report(1, 0, { memory: 512, cores: "4" })).toEqual({ version: 1 });
   expect(await report(2, 1, { memory: 256 }, ["cores"])).toEqual({ version: 2 });
-  expect(controller.nodes.get(node.uid)?.reported).toEqual({ memory: 256 });
+  expect((await controller.nodes.get(node.uid))?.reported).toEqual({ memory: 256 });
   await expect(report(4, 3, { memory: 1 })).rejects.toMatchObject({ code: "out-of-sync", details: { version: 2 } });
   await expect(report(2, 2, { memory: 1 })).rejects.toMatchObject({ code: "invalid-body" });
   const big = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`k${i}`, "x".repeat(4000)]));
   await expect(report(3, 2, big)).rejects.toMatchObject({ code: "invalid-body" });
-  expect(controller.nodes.get(node.uid)?.reported).toEqual({ memory: 256 });
+  expect((await controller.nodes.get(node.uid))?.reported).toEqual({ memory: 256 });
   expect(await report(9, 0, { a: "b" })).toEqual({ version: 9 });
-  expect(controller.nodes.get(node.uid)?.reported).toEqual({ a: "b" });
+  expect((await controller.nodes.get(node.uid))?.reported).toEqual({ a: "b" });
   expect((await node.connect()).hello?.reportedVersion).toBe(9);
 });
 
@@ -176,10 +189,10 @@ test("telemetry is stored once however often it is sent, and a bad record blocks
     limit: 10,
     offset: 0,
   } as const;
-  const { items } = controller.events.find(filter);
+  const { items } = await controller.events.find(filter);
   expect(items.map(({ message }) => message)).toEqual(["m1", "m2", "m3", "m5", "m10"]);
   expect(new Set(items.map(({ nodeId }) => nodeId))).toEqual(new Set([node.uid]));
-  expect(controller.events.get(node.uid, items[0]?.uid ?? "")).toEqual(items[0]);
+  expect(await controller.events.get(node.uid, items[0]?.uid ?? "")).toEqual(items[0]);
 
   expect(
     await push(
@@ -191,11 +204,11 @@ test("telemetry is stored once however often it is sent, and a bad record blocks
       "metrics",
     ),
   ).toEqual({ last: 2 });
-  expect(controller.telemetry.metrics(node.uid, 0, minute)).toEqual([{ t: minute, m: { cpu: 0.5 } }]);
+  expect(await controller.telemetry.metrics(node.uid, 0, minute)).toEqual([{ t: minute, m: { cpu: 0.5 } }]);
   expect(await push(1, [{ category: "Node Update", value: "v", timestamp: 5, extra: 1 }], "audits")).toEqual({
     last: 1,
   });
-  expect(controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toMatchObject([
+  expect((await controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 })).items).toMatchObject([
     { category: "Node Update", value: "v", timestamp: 5 },
   ]);
 });
@@ -210,7 +223,7 @@ test("metrics from outside the time they are kept for are passed over", async ()
   const records = times.map((t) => ({ t, m: { cpu: 1 } }));
   const pushed = await session.peer.request("telemetry.push", { stream: "metrics", first: 1, records });
   expect(pushed).toEqual({ last: times.length });
-  const kept = controller.telemetry.metrics(node.uid, 0, Number.MAX_SAFE_INTEGER).map(({ t }) => t);
+  const kept = (await controller.telemetry.metrics(node.uid, 0, Number.MAX_SAFE_INTEGER)).map(({ t }) => t);
   expect(kept).toEqual([now - 89 * day, now, now + day - 60]);
 });
 
@@ -221,7 +234,7 @@ test("a node cannot speak in the control plane's name, nor clear its alerts", as
   const node = await addNode(controller, "edge");
   await node.connect();
   const session = await node.connect({ claims: { n: 1 } });
-  const before = eventTypes(controller, node.uid);
+  const before = await eventTypes(controller, node.uid);
   expect(CONTROL_PLANE_EVENTS).toContain("Identity Shared");
   const late = (eventType: string, state: string) => ({ ...EVENT, timestamp: 4e9, eventType, state });
   const records = [
@@ -231,8 +244,8 @@ test("a node cannot speak in the control plane's name, nor clear its alerts", as
   expect(await session.peer.request("telemetry.push", { stream: "events", first: 1, records })).toEqual({
     last: records.length,
   });
-  expect(eventTypes(controller, node.uid).slice(before.length)).toEqual(["Signature Refused"]);
-  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toContain("Identity Shared");
+  expect((await eventTypes(controller, node.uid)).slice(before.length)).toEqual(["Signature Refused"]);
+  expect((await controller.alerts.find(node.uid)).map(({ eventType }) => eventType)).toContain("Identity Shared");
   expect(lines.filter((line) => line.includes('"kind":"reserved-event"')).length).toBeGreaterThan(0);
 });
 
@@ -251,10 +264,9 @@ test("heartbeats are seen at once and kept over a disconnect", async () => {
     queue: { records: 0, dropped: 0 },
   } as const;
   session.peer.notify("heartbeat", heartbeat);
-  await until(() => controller.nodes.get(node.uid)?.heartbeat?.seq === 1);
-  await session.cut();
-  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
-  expect(controller.nodes.get(node.uid)?.heartbeat).toMatchObject(heartbeat);
+  await until(async () => (await controller.nodes.get(node.uid))?.heartbeat?.seq === 1);
+  await disconnect(controller, node, session);
+  expect((await controller.nodes.get(node.uid))?.heartbeat).toMatchObject(heartbeat);
 });
 
 test("a message that is no message is answered and the session goes on", async () => {
@@ -269,7 +281,7 @@ test("a message that is no message is answered and the session goes on", async (
   const answered = frames.map((frame) => parseMessage(frame, HANDSHAKE_LIMITS));
   const codes = answered.map((message) => (message.kind === "failure" ? message.error.code : 0));
   expect(codes).toEqual([-32700, -32601, -32602]);
-  expect(controller.nodes.get(node.uid)?.isOnline).toBe(true);
+  expect((await controller.nodes.get(node.uid))?.isOnline).toBe(true);
 });
 
 test("a frame over 1 MiB closes the session with 1009, a binary one with 1003", async () => {
@@ -290,24 +302,22 @@ test("a node silent for three heartbeats is dropped", async () => {
   const session = await node.connect();
   clock.advance(31_000);
   expect(await session.raw.closeCode()).toBe(1006);
-  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
+  await until(async () => (await controller.nodes.get(node.uid))?.isOnline === false);
 });
 
 test("ten reconnects in five minutes are flapping", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
   for (let i = 0; i < 11; i += 1) {
-    await (await node.connect()).cut();
-    await until(() => controller.nodes.get(node.uid)?.isOnline === false);
+    await disconnect(controller, node, await node.connect());
   }
-  expect(eventTypes(controller, node.uid).filter((type) => type === "Connection Flapping")).toHaveLength(1);
+  expect((await eventTypes(controller, node.uid)).filter((type) => type === "Connection Flapping")).toHaveLength(1);
 });
 
 /** Connects and cuts a node until its connection counts as flapping, and leaves it offline. */
 async function makeFlap(controller: Controller, node: TestNode, cycles = 11): Promise<void> {
   for (let i = 0; i < cycles; i += 1) {
-    await (await node.connect()).cut();
-    await until(() => controller.nodes.get(node.uid)?.isOnline === false);
+    await disconnect(controller, node, await node.connect());
   }
 }
 
@@ -316,12 +326,12 @@ test("while a connection flaps its connects and disconnects are not stored one b
   const controller = await runController({ clock });
   const node = await addNode(controller, "edge");
   await makeFlap(controller, node);
-  const before = eventTypes(controller, node.uid);
+  const before = await eventTypes(controller, node.uid);
   await makeFlap(controller, node, 5);
-  expect(eventTypes(controller, node.uid)).toEqual(before);
+  expect(await eventTypes(controller, node.uid)).toEqual(before);
   expect(before.at(-1)).toBe("Connection Flapping");
-  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toEqual(["Connection Flapping"]);
-  expect(controller.nodes.get(node.uid)?.isOnline).toBe(false);
+  expect((await controller.alerts.find(node.uid)).map(({ eventType }) => eventType)).toEqual(["Connection Flapping"]);
+  expect((await controller.nodes.get(node.uid))?.isOnline).toBe(false);
 });
 
 test("a disconnect that was withheld while a connection flapped is recorded with its time when that is over", async () => {
@@ -329,18 +339,18 @@ test("a disconnect that was withheld while a connection flapped is recorded with
   const controller = await runController({ clock });
   const node = await addNode(controller, "edge");
   await makeFlap(controller, node);
-  const { disconnectTime } = controller.nodes.get(node.uid) ?? {};
-  const before = eventTypes(controller, node.uid).length;
+  const { disconnectTime } = (await controller.nodes.get(node.uid)) ?? {};
+  const before = (await eventTypes(controller, node.uid)).length;
   clock.advance(FLAPPING_WINDOW_MS + 60_000);
-  await until(() => eventTypes(controller, node.uid).length === before + 2);
+  await until(async () => (await eventTypes(controller, node.uid)).length === before + 2);
   const filter = { nodeIds: [node.uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
-  const { items } = controller.events.find(filter);
+  const { items } = await controller.events.find(filter);
   const stable = items.find(({ state }) => state === "CLEARED");
   expect(stable).toMatchObject({ eventType: "Connection Flapping", message: "Node no longer reconnects" });
   const disconnects = items.filter(({ eventType }) => eventType === "Node Disconnect");
   expect(disconnects).toHaveLength(11);
   expect(disconnects.at(-1)?.timestamp).toBe(disconnectTime);
-  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
+  expect((await controller.alerts.find(node.uid)).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
 });
 
 test("a connection that flapped and holds is stable, and what comes after is stored again", async () => {
@@ -349,14 +359,14 @@ test("a connection that flapped and holds is stable, and what comes after is sto
   const node = await addNode(controller, "edge");
   await makeFlap(controller, node);
   const session = await node.connect();
-  const before = eventTypes(controller, node.uid).length;
+  const before = (await eventTypes(controller, node.uid)).length;
   clock.advance(FLAPPING_WINDOW_MS + 60_000);
-  await until(() => eventTypes(controller, node.uid).length > before);
-  expect(eventTypes(controller, node.uid).slice(before)).toEqual(["Connection Flapping"]);
-  expect(controller.alerts.find(node.uid)).toEqual([]);
+  await until(async () => (await eventTypes(controller, node.uid)).length > before);
+  expect((await eventTypes(controller, node.uid)).slice(before)).toEqual(["Connection Flapping"]);
+  expect(await controller.alerts.find(node.uid)).toEqual([]);
   await session.cut();
-  await until(() => controller.alerts.find(node.uid).length > 0);
-  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
+  await until(async () => (await controller.alerts.find(node.uid)).length > 0);
+  expect((await controller.alerts.find(node.uid)).map(({ eventType }) => eventType)).toEqual(["Node Disconnect"]);
 });
 
 test("a connection that flapped when the controller stopped is judged by the next one", async () => {
@@ -367,10 +377,10 @@ test("a connection that flapped when the controller stopped is judged by the nex
   await first.close();
   const clock = clockWith(5000, 10);
   const again = await runController({ dataDir, clock });
-  expect(again.alerts.find(node.uid).map(({ eventType }) => eventType)).toEqual(["Connection Flapping"]);
+  expect((await again.alerts.find(node.uid)).map(({ eventType }) => eventType)).toEqual(["Connection Flapping"]);
   clock.advance(FLAPPING_WINDOW_MS + 60_000);
-  await until(() => again.alerts.find(node.uid).some(({ eventType }) => eventType === "Node Disconnect"));
-  expect(again.alerts.find(node.uid)).toHaveLength(1);
+  await until(async () => (await again.alerts.find(node.uid)).some(({ eventType }) => eventType === "Node Disconnect"));
+  expect(await again.alerts.find(node.uid)).toHaveLength(1);
 });
 
 test("beyond the most sessions a node is sent away until later", async () => {
@@ -393,7 +403,7 @@ test("a burst of pings is answered, and the session goes on", async () => {
   for (let n = 0; n < 1000; n += 1) socket.ping();
   await until(() => pongs === 1000 || session.raw.closed !== undefined);
   expect([pongs, session.raw.closed]).toEqual([1000, undefined]);
-  expect(controller.nodes.get(node.uid)?.isOnline).toBe(true);
+  expect((await controller.nodes.get(node.uid))?.isOnline).toBe(true);
 });
 
 test("batches of useless records are charged by their records, and the API answers meanwhile", async () => {
@@ -418,4 +428,54 @@ test("batches of useless records are charged by their records, and the API answe
   for (let n = 0; n < 20; n += 1) expect((await fetch(`${controller.url}/healthz`)).status).toBe(200);
   expect(answered).toBeLessThan(400);
   session.raw.socket.terminate();
+});
+
+test("hellos, cuts and the deletion of one node at once end as if one after another", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const connects = Array.from({ length: 6 }, async (_, i) => {
+    const session = await node.connect().catch(() => undefined);
+    if (i % 2 === 0) await session?.cut();
+  });
+  await node.connect();
+  const deleted = controller.nodes.delete(node.uid, "test");
+  await Promise.allSettled([...connects, deleted]);
+  await deleted;
+  const late = new RawSocket(controller.url);
+  const proof = await node.proof(await late.challenge(), { cnonce: nonce() });
+  late.socket.send(
+    JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session.hello", params: { proof, reportedVersion: 0 } }),
+  );
+  expect(await late.closeCode()).toBe(4003);
+  expect(await controller.nodes.get(node.uid)).toBeUndefined();
+  const types = await eventTypes(controller, node.uid);
+  // Nothing of a node is recorded once it is deleted.
+  expect(types.at(-1)).toBe("Node Delete");
+});
+
+test("reports of one session take effect in the order in which they were sent, and too many at once are refused", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const reports = Array.from({ length: 100 }, (_, i) =>
+    session.peer.request("shadow.report", { version: i + 1, base: i, set: { n: i }, unset: [] }),
+  );
+  expect((await Promise.all(reports)).map(({ version }) => version)).toEqual(reports.map((_, i) => i + 1));
+  expect((await controller.nodes.get(node.uid))?.reported).toEqual({ n: 99 });
+  const many = Array.from({ length: 1000 }, () =>
+    session.peer.request("document.applied", {
+      name: "node",
+      version: 1,
+      at: 1,
+      durationMs: 1,
+      outcome: "converged",
+      sections: {},
+    }),
+  );
+  const outcomes = await Promise.allSettled(many);
+  const refused = outcomes.filter(({ status }) => status === "rejected");
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused.length).toBeLessThan(900);
+  for (const outcome of refused) expect(outcome).toMatchObject({ reason: { code: "busy" } });
+  expect(session.raw.closed).toBeUndefined();
 });

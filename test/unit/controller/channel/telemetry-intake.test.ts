@@ -173,14 +173,14 @@ test("a node writes no record as the control plane's, in whatever spelling", asy
     first: 1,
     records: types.map(event),
   });
-  const audits = controller.events.audits({ limit: 100, offset: 0 }).items;
+  const audits = (await controller.events.audits({ limit: 100, offset: 0 })).items;
   expect(audits.map(({ category, origin }) => [category, origin])).toEqual([
     ["OS Update", "node"],
     ...Array.from({ length: 6 }, () => ["Local Action", "node"]),
   ]);
   expect(Math.max(...audits.map((one) => one.timestamp))).toBeLessThan(ahead);
   const sort = { by: "timestamp", order: "asc" } as const;
-  const events = controller.events.find({ nodeIds: [node.uid], sort, limit: 100, offset: 0 }).items;
+  const events = (await controller.events.find({ nodeIds: [node.uid], sort, limit: 100, offset: 0 })).items;
   expect(events.filter(({ origin }) => origin === "node").map(({ eventType }) => eventType)).toEqual(["Disk Full"]);
   expect(events.filter(({ eventType }) => eventType === "Node Connect")).toMatchObject([{ origin: "control-plane" }]);
   expect(events.filter(({ message }) => message === "forged")).toHaveLength(1);

@@ -33,7 +33,7 @@ test("a trigger is signed for one node and session, and its answer comes back", 
     user: "ann",
   });
   expect((seen[0]?.exp ?? 0) - (seen[0]?.iat ?? 0)).toBe(68);
-  expect(controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toMatchObject([
+  expect((await controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 })).items).toMatchObject([
     { category: "Node Action", value: "ann invoked Ping" },
   ]);
 });
@@ -47,7 +47,7 @@ test("a trigger that only reads leaves nothing in the audit trail", async () => 
   await run("container-status", {});
   await run("flows", { action: "read" });
   await run("flows", { action: "delete", confirm: true });
-  const { items } = controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
+  const { items } = await controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
   expect(items.map(({ value }) => value)).toEqual(["ann invoked Flows"]);
 });
 
@@ -78,7 +78,7 @@ test("an offline and an unknown node are refused at once, with and without wait"
   await expect(controller.triggers.run("none", PING, { signal: never() })).rejects.toMatchObject({
     code: "not-found",
   });
-  expect(controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toEqual([]);
+  expect((await controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 })).items).toEqual([]);
 });
 
 test("the node's own error comes back with its code and details", async () => {
@@ -196,7 +196,7 @@ test("a session that breaks gets the trigger again under its id, signed for the 
   const run = controller.triggers.run(node.uid, PING, { signal: never() });
   await until(() => first.length === 1);
   await broken.cut();
-  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
+  await until(async () => (await controller.nodes.get(node.uid))?.isOnline === false);
   const second: TriggerClaims[] = [];
   const session = await node.connect({
     handlers: {
@@ -234,7 +234,7 @@ test("while two machines alternate under one identity, neither gets what waits f
   await node.connect({ claims: { n: 1 }, handlers });
   await until(() => seen.length === 2);
   const held = await node.connect({ claims: { n: 1 }, handlers });
-  await until(() => controller.alerts.find(node.uid).length > 0);
+  await until(async () => (await controller.alerts.find(node.uid)).length > 0);
   // An answer to a request comes after everything that was sent before it.
   await held.peer.request("telemetry.push", { stream: "flows", first: 1, records: [{}] });
   abort.abort();

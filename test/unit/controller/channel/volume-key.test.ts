@@ -8,7 +8,8 @@ test("a node gets the keys of its own encrypted volumes, and no others", async (
     { name: "safe", encrypted: true },
     { name: "plain", encrypted: false },
   ];
-  for (const { uid } of [one, other]) controller.config.setSection(uid, "exec", { volumes }, "test");
+  for (const { uid } of [one, other])
+    await controller.config.setSection(uid, "exec", "test", () => ({ body: { volumes } }));
   const [mine, theirs] = [await one.connect(), await other.connect()];
   const { key } = await mine.peer.request("volume.key", { volume: "safe" });
   expect(Buffer.from(key, "base64url")).toHaveLength(32);

@@ -5,17 +5,17 @@ import type { Controller } from "../../../../../src/controller/controller.ts";
 import { fetchTicket, NOTHING, until } from "../../../../support/control-plane/node-client.ts";
 import { addNode, MovableClock, runController } from "../../../../support/control-plane/running-controller.ts";
 
-function restoredEvents(controller: Controller) {
+async function restoredEvents(controller: Controller) {
   const filter = { eventTypes: ["Control Plane Restored"], sort: { by: "timestamp", order: "asc" } } as const;
-  return controller.events.find({ ...filter, limit: 10, offset: 0 }).items;
+  return (await controller.events.find({ ...filter, limit: 10, offset: 0 })).items;
 }
 
 test("each document is signed for exactly its node", async () => {
   const controller = await runController({ domain: "net.example" });
   const node = await addNode(controller, "edge");
-  controller.clusters.create({ name: "pair" }, "test");
-  controller.nodes.update(node.uid, { cluster: "pair.net.example" }, "test");
-  controller.nodes.setTag(node.uid, "site", "north", "test");
+  await controller.clusters.create({ name: "pair" }, "test");
+  await controller.nodes.update(node.uid, { cluster: "pair.net.example" }, "test");
+  await controller.nodes.setTag(node.uid, "site", "north", "test");
   const session = await node.connect();
   const envelopes = KeysEnvelopes.parse(JSON.parse((await session.fetchDocument(controller.url, "keys")) ?? "[]"));
   const { signing } = peekClaims("holdfast-keys+jwt", envelopes[0]?.jws ?? "");
@@ -47,7 +47,7 @@ test("a ticket works once, only while its session is open, and for a minute", as
   expect((await fetchTicket(controller.url, late)).status).toBe(401);
   const orphan = await ticket();
   await session.cut();
-  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
+  await until(async () => (await controller.nodes.get(node.uid))?.isOnline === false);
   expect((await fetchTicket(controller.url, orphan)).status).toBe(401);
 });
 
@@ -55,12 +55,12 @@ test("a change raises the version and is announced once; the same content is not
   const controller = await runController();
   const node = await addNode(controller, "edge");
   const session = await node.connect();
-  controller.nodes.setTag(node.uid, "a", "1", "test");
-  controller.nodes.setTag(node.uid, "b", "2", "test");
+  await controller.nodes.setTag(node.uid, "a", "1", "test");
+  await controller.nodes.setTag(node.uid, "b", "2", "test");
   await until(() => session.changed.length > 0);
   expect(session.changed).toEqual([{ name: "node", version: 3 }]);
-  controller.nodes.setTag(node.uid, "b", "2", "test");
-  controller.config.setSection(node.uid, "connectors", { items: {} }, "test");
+  await controller.nodes.setTag(node.uid, "b", "2", "test");
+  await controller.config.setSection(node.uid, "connectors", "test", () => ({ body: { items: {} } }));
   await until(() => session.changed.length > 1);
   expect(session.changed[1]).toEqual({ name: "node", version: 4 });
   expect(await session.peer.request("document.get", { name: "node", have: 4 })).toEqual({
@@ -75,20 +75,21 @@ test("a change raises the version and is announced once; the same content is not
 test("the cluster's other members hear of a new one; versions go on rising from cluster to cluster", async () => {
   const controller = await runController();
   const [first, second] = [await addNode(controller, "first"), await addNode(controller, "second")];
-  const [a, b] = ["a", "b"].map((name) => controller.clusters.create({ name }, "test").fqdn);
-  controller.nodes.update(first.uid, { cluster: a ?? "" }, "test");
+  const { fqdn: a } = await controller.clusters.create({ name: "a" }, "test");
+  const { fqdn: b } = await controller.clusters.create({ name: "b" }, "test");
+  await controller.nodes.update(first.uid, { cluster: a }, "test");
   const session = await first.connect();
-  controller.nodes.update(second.uid, { cluster: a ?? "" }, "test");
+  await controller.nodes.update(second.uid, { cluster: a }, "test");
   await until(() => session.changed.length > 0);
   expect(session.changed).toEqual([{ name: "cluster", version: 2 }]);
-  controller.nodes.update(first.uid, { cluster: b ?? "" }, "test");
+  await controller.nodes.update(first.uid, { cluster: b }, "test");
   await until(() => session.changed.length > 2);
   expect(session.changed.slice(1)).toEqual([
     { name: "node", version: 3 },
     { name: "cluster", version: 3 },
   ]);
-  controller.clusters.delete(b ?? "", "test");
-  expect(controller.nodes.get(first.uid)?.cluster).toBeUndefined();
+  await controller.clusters.delete(b, "test");
+  expect((await controller.nodes.get(first.uid))?.cluster).toBeUndefined();
 });
 
 test("a control plane restored from a backup goes past what the node holds", async () => {
@@ -98,7 +99,7 @@ test("a control plane restored from a backup goes past what the node holds", asy
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions).toMatchObject({ node: 42, domain: 1 });
   const jws = await session.fetchDocument(controller.url, "node", 41);
   expect(peekClaims("holdfast-document+jwt", jws ?? "").version).toBe(42);
-  expect(restoredEvents(controller)).toMatchObject([{ level: "WARNING", details: { have: 41, stored: 1 } }]);
+  expect(await restoredEvents(controller)).toMatchObject([{ level: "WARNING", details: { have: 41, stored: 1 } }]);
   expect(await session.peer.request("document.get", { name: "domain", have: 9 })).toMatchObject({ version: 10 });
 });
 
@@ -107,7 +108,7 @@ test("a leap of more than 2^32 versions is not followed", async () => {
   const node = await addNode(controller, "edge");
   const session = await node.connect({ claims: { have: { ...NOTHING, node: 2 ** 32 + 2 } } });
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions.node).toBe(1);
-  expect(restoredEvents(controller)).toMatchObject([{ details: { followed: false } }]);
+  expect(await restoredEvents(controller)).toMatchObject([{ details: { followed: false } }]);
 });
 
 test("what a node applied is kept by document", async () => {
@@ -117,7 +118,7 @@ test("what a node applied is kept by document", async () => {
   const report = { name: "node", version: 1, at: 1, durationMs: 2, outcome: "partial" } as const;
   const sections = { vpn: { state: "unsupported" as const, issues: [], steps: 0 } };
   await session.peer.request("document.applied", { ...report, sections });
-  expect(controller.nodes.get(node.uid)?.applied).toEqual({ node: { ...report, sections } });
+  expect((await controller.nodes.get(node.uid))?.applied).toEqual({ node: { ...report, sections } });
 });
 
 test("a keys document above ours is told and not followed", async () => {
@@ -128,7 +129,7 @@ test("a keys document above ours is told and not followed", async () => {
     version: 1,
     unchanged: true,
   });
-  expect(restoredEvents(controller)).toMatchObject([{ details: { document: "keys", have: 7, followed: false } }]);
+  expect(await restoredEvents(controller)).toMatchObject([{ details: { document: "keys", have: 7, followed: false } }]);
 });
 
 test("a node that asks again and again with versions of its own moves a document once, and is told of once", async () => {
@@ -145,14 +146,18 @@ test("a node that asks again and again with versions of its own moves a document
     await session.peer.request("document.get", { name: "domain", have: Number.MAX_SAFE_INTEGER });
     await session.peer.request("document.get", { name: "keys", have: 7 + i });
   }
-  expect(restoredEvents(controller).map(({ details }) => details["document"])).toEqual(["node", "domain", "keys"]);
+  expect((await restoredEvents(controller)).map(({ details }) => details["document"])).toEqual([
+    "node",
+    "domain",
+    "keys",
+  ]);
 
   // The same again in other sessions is no news, and something else is at most once in ten minutes.
   await node.connect({ claims: { have: { ...NOTHING, keys: 7 } } });
   await node.connect({ claims: { have: { ...NOTHING, keys: 8 } } });
   clock.advance(600_001);
   await node.connect({ claims: { have: { ...NOTHING, keys: 7 } } });
-  expect(restoredEvents(controller)).toHaveLength(3);
+  expect(await restoredEvents(controller)).toHaveLength(3);
   await node.connect({ claims: { have: { ...NOTHING, keys: 9 } } });
-  expect(restoredEvents(controller)).toHaveLength(4);
+  expect(await restoredEvents(controller)).toHaveLength(4);
 });

@@ -15,6 +15,7 @@ import { addNode, runController, temporaryDirectory } from "../../../../support/
 class Listeners {
   readonly controller: Controller;
   readonly #sessions = new Map<string, TestSession>();
+  readonly #uids = new Map<string, string>();
   #barrier = 0;
 
   constructor(controller: Controller) {
@@ -24,11 +25,12 @@ class Listeners {
   async add(name: string, type: NodeType = "Node"): Promise<string> {
     const node = await addNode(this.controller, name, { type });
     this.#sessions.set(name, await node.connect());
+    this.#uids.set(name, node.uid);
     return node.uid;
   }
 
   uid(name: string): string {
-    return this.controller.nodes.byFqdn(`${name}.net.example`)?.uid ?? "";
+    return this.#uids.get(name) ?? "";
   }
 
   /** The names of those who heard of a new `domain` document: a later change of every node shows that nothing more comes. */
@@ -36,9 +38,10 @@ class Listeners {
     for (const session of this.#sessions.values()) session.changed.length = 0;
     await change();
     this.#barrier += 1;
-    const sessions = [...this.#sessions].filter(([name]) => this.uid(name) !== "");
+    const left = new Set((await this.controller.nodes.all()).map(({ uid }) => uid));
+    const sessions = [...this.#sessions].filter(([name]) => left.has(this.uid(name)));
     for (const [name] of sessions)
-      this.controller.nodes.setTag(this.uid(name), "barrier", String(this.#barrier), "test");
+      await this.controller.nodes.setTag(this.uid(name), "barrier", String(this.#barrier), "test");
     await until(() => sessions.every(([, { changed }]) => changed.some(({ name }) => name === "node")));
     return sessions
       .filter(([, { changed }]) => changed.some(({ name }) => name === "domain"))
@@ -60,7 +63,9 @@ test("every change reaches the nodes whom it concerns, and no other", async () =
   const all = new Listeners(controller);
   for (const name of ["a", "b", "gw", "other"]) await all.add(name);
   const put = (name: string, section: "gateway" | "connectors", body: object | undefined) => () =>
-    controller.config.setSection(all.uid(name), section, body === undefined ? undefined : { ...body }, "test");
+    controller.config.setSection(all.uid(name), section, "test", () => ({
+      body: body === undefined ? undefined : { ...body },
+    }));
 
   // A gateway comes: everybody dials it.
   expect(await all.told(put("gw", "gateway", server("public")))).toEqual(["a", "b", "gw", "other"]);
@@ -90,7 +95,7 @@ test("every change reaches the nodes whom it concerns, and no other", async () =
   expect(await all.told(state("a", "ACTIVE"))).toEqual(["a", "b", "gw"]);
 
   // A private gateway lists a cluster, whose members come and go.
-  const { fqdn } = controller.clusters.create({ name: "pair" }, "test");
+  const { fqdn } = await controller.clusters.create({ name: "pair" }, "test");
   const listing = server("private", { clients: [{ name: "pair", enabled: true }] });
   expect(await all.told(put("gw", "gateway", listing))).toEqual(["a", "b", "gw", "other"]);
   expect(await all.told(() => controller.nodes.update(all.uid("b"), { cluster: fqdn }, "test"))).toEqual(["b", "gw"]);
@@ -112,19 +117,21 @@ test("a restart is no change, and what it finds is compared with what comes", as
   const dataDir = await temporaryDirectory();
   const first = await runController({ domain: "net.example", dataDir });
   const [edge, gateway] = [await addNode(first, "edge"), await addNode(first, "gw")];
-  first.config.setSection(gateway.uid, "gateway", server("public"), "test");
+  await first.config.setSection(gateway.uid, "gateway", "test", () => ({ body: server("public") }));
   await first.close();
   const second = await runController({ dataDir });
   const again = new TestNode(second.url, edge.uid, edge.identity);
   const session = await again.connect();
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions.domain).toBe(2);
-  second.config.setSection(gateway.uid, "gateway", server("public", { monitorHops: true }), "test");
-  second.config.setSection(gateway.uid, "gateway", server("public", { port: 9443 }), "test");
+  await second.config.setSection(gateway.uid, "gateway", "test", () => ({
+    body: server("public", { monitorHops: true }),
+  }));
+  await second.config.setSection(gateway.uid, "gateway", "test", () => ({ body: server("public", { port: 9443 }) }));
   await until(() => session.changed.length > 0);
   expect(session.changed).toEqual([{ name: "domain", version: 3 }]);
 });
 
-/** A store of a few rows, whose transactions fail when told. */
+/** A store of a few rows, whose transactions may be rolled back. */
 function fakeStore(...records: readonly MeshRecord[]) {
   const rowOf = ({ gateway, connectors: items, ...rest }: MeshRecord): MeshRow => ({
     ...rest,
@@ -132,46 +139,69 @@ function fakeStore(...records: readonly MeshRecord[]) {
     connectors: items === undefined ? undefined : JSON.stringify(items),
   });
   const rows = new Map(records.map((record) => [record.uid, rowOf(record)]));
-  const store = { failed: 0, read: 0 };
+  const store = { read: 0, all: 0, mark: undefined as string | undefined };
   return {
     store,
     put: (record: MeshRecord) => rows.set(record.uid, rowOf(record)),
     mesh: {
-      all: () => [...rows.values()],
+      all() {
+        store.all += 1;
+        return Promise.resolve([...rows.values()]);
+      },
       get(uid: string) {
         store.read += 1;
-        return rows.get(uid);
+        return Promise.resolve(rows.get(uid));
       },
     },
-    failures: () => store.failed,
+    meta: {
+      get: () => Promise.resolve(store.mark),
+      set(_: string, value: string) {
+        store.mark = value;
+        return Promise.resolve();
+      },
+    },
   };
 }
 
-test("only what is said to have changed is read, and after a failed transaction everything is", () => {
+test("only what is said to have changed is read, and everything after a change that was rolled back or is another's", async () => {
   const gateway = meshRecord(3, { name: "gw", gateway: server("public") });
   const fake = fakeStore(meshRecord(1), meshRecord(2), gateway);
-  const index = neighbours(fake);
-  const changed = (...numbers: readonly number[]) =>
-    [...index.changed(numbers.map((number) => uidOf(number)))].map(([uid, { peers }]) => [uid, peers.length]);
+  const index = neighbours();
+  const changed = async (...numbers: readonly number[]) => {
+    const found = await index.changed(
+      fake,
+      numbers.map((number) => uidOf(number)),
+    );
+    return [...found].map(([uid, { peers }]) => [uid, peers.length]);
+  };
   const everybody = (ofEdges: number) => [
     [uidOf(1), ofEdges],
     [uidOf(2), ofEdges],
     [uidOf(3), ofEdges === 0 ? 0 : 2],
   ];
 
-  expect(changed()).toEqual(everybody(1));
-  expect(changed(1, 2, 3)).toEqual([]);
+  expect(await changed()).toEqual(everybody(1));
+  expect(await changed(1, 2, 3)).toEqual([]);
   fake.put({ ...gateway, gateway: server("hub", { port: 9 }) });
   fake.store.read = 0;
-  expect(changed(1)).toEqual([]);
+  expect(await changed(1)).toEqual([]);
   expect(fake.store.read).toBe(1);
-  expect(changed(3)).toEqual([...everybody(1).slice(0, 2), [uidOf(3), 2]]);
+  expect(await changed(3)).toEqual([...everybody(1).slice(0, 2), [uidOf(3), 2]]);
+  expect(fake.store.all).toBe(1);
 
-  // The change is taken back, and what is remembered of it with it.
+  // The change is rolled back, and what is remembered is what was before it.
+  const { mark } = fake.store;
   fake.put({ ...gateway, gateway: { enabled: false } });
-  expect(changed(3)).toEqual(everybody(0));
+  expect(await changed(3)).toEqual(everybody(0));
+  fake.put({ ...gateway, gateway: server("hub", { port: 9 }) });
+  fake.store.mark = mark;
+  expect(await changed(3)).toEqual([]);
+  expect(fake.store.all).toBe(1);
+
+  // Another controller changes it.
   fake.put(gateway);
-  fake.store.failed += 1;
-  expect(changed(1)).toEqual(everybody(1));
-  expect(changed(99)).toEqual([]);
+  fake.store.mark = "of another";
+  expect(await changed(1)).toEqual(everybody(1));
+  expect(await changed(99)).toEqual([]);
+  expect(fake.store.all).toBe(2);
 });

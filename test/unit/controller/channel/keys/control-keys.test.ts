@@ -12,8 +12,11 @@ async function bench() {
   const store = keyStore(hostFiles(), directory);
   const envelopes: KeysEnvelope[] = [];
   const ledger: KeysLedger = {
-    all: () => [...envelopes],
-    append: (_version, envelope) => void envelopes.push(envelope),
+    all: () => Promise.resolve([...envelopes]),
+    append(_version, envelope) {
+      envelopes.push(envelope);
+      return Promise.resolve();
+    },
   };
   const load = (spki: readonly string[] = []) => loadControlKeys(store, ledger, { spki, nowSeconds: 1 });
   return { directory, store, ledger, envelopes, load };
