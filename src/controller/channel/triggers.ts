@@ -37,6 +37,7 @@ interface Run {
   readonly request: TriggerRequest;
   readonly stop: AbortController;
   readonly onProgress: ((progress: TriggerProgress) => void) | undefined;
+  readonly onOutcome: ((outcome: string) => void) | undefined;
   lastSeq: number;
   settle(outcome: { readonly result: unknown } | { readonly error: Error }): void;
 }
@@ -51,7 +52,11 @@ export class Triggers {
   }
 
   /** Sends a trigger; see `TriggerService.run`. */
-  async run(uid: string, request: TriggerRequest, { signal, onProgress }: TriggerOptions): Promise<unknown> {
+  async run(
+    uid: string,
+    request: TriggerRequest,
+    { signal, onProgress, onSent, onOutcome }: TriggerOptions,
+  ): Promise<unknown> {
     signal.throwIfAborted();
     const session = this.#deps.sessions.get(uid);
     if (session === undefined) throw offline(uid);
@@ -62,10 +67,11 @@ export class Triggers {
       this.#deps.clock.now() / 1000,
     );
 
+    onSent?.(id);
     const stop = new AbortController();
     let run: Run | undefined;
     const answer = new Promise<unknown>((resolve, reject) => {
-      run = this.#start({ id, uid, request, stop, onProgress, lastSeq: -1 }, signal, { resolve, reject });
+      run = this.#start({ id, uid, request, stop, onProgress, onOutcome, lastSeq: -1 }, signal, { resolve, reject });
     });
     if (run === undefined) return answer;
     // It may settle before anything awaits it: while it is signed, or without wait.
@@ -157,7 +163,9 @@ export class Triggers {
         if (!this.#runs.delete(plan.id)) return;
         cancelGuard();
         signal.removeEventListener("abort", onAbort);
-        this.#record(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
+        const ended = "error" in outcome ? codeOf(outcome.error) : "ok";
+        this.#record(plan.id, ended);
+        plan.onOutcome?.(ended);
         if ("error" in outcome) reject(outcome.error);
         else resolve(outcome.result);
       },
