@@ -87,6 +87,16 @@ describe("a pool of sessions", () => {
     },
   );
 
+  it("dials for a request that comes while all are full and one is about to close", async () => {
+    const { sessions, take } = aPool(MAX_SESSIONS);
+    await take(MAX_SESSIONS * MAX_STREAMS);
+    const [ending] = sessions;
+    if (ending !== undefined) ending.isOpen = false;
+    const taken = take(1);
+    ending?.retire();
+    expect(await taken).toEqual([sessions[MAX_SESSIONS]]);
+  });
+
   it("dials another before the first is full, and nobody waits for it", async () => {
     const { sessions, dials, take } = aPool();
     await take(LOADED_STREAMS);
