@@ -118,6 +118,26 @@ describe("a pool of sessions", () => {
     expect(sessions.filter(({ isDestroyed }) => !isDestroyed)).toHaveLength(1);
   });
 
+  it("ends its sessions when it is dropped, and one whose dial ends later", async () => {
+    const { pool, sessions, take } = aPool();
+    await take(LOADED_STREAMS);
+    await take(1);
+    pool.drop(lost);
+    await new Promise(setImmediate);
+    expect(sessions.map(({ isDestroyed }) => isDestroyed)).toEqual([true, true]);
+  });
+
+  it("keeps the requests waiting for which another dial is running when one fails", async () => {
+    const { dials, pool } = aPool(2);
+    dials.failure = lost;
+    const waiting = Array.from({ length: MAX_STREAMS + 1 }, () => pool.take());
+    const results = Promise.allSettled(waiting);
+    await expect(waiting.at(-1)).rejects.toBe(lost);
+    dials.failure = undefined;
+    const failed = (await results).filter(({ status }) => status === "rejected");
+    expect(failed).toHaveLength(1);
+  });
+
   it("fails every waiting request with the reason of the dial, and tries again for the next", async () => {
     const { dials, pool, take } = aPool();
     dials.failure = lost;
