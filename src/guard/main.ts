@@ -21,13 +21,13 @@ const USAGE = "usage: holdfast guard restore|watch [--state DIR]";
 /** Runs `holdfast guard`; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
-  const ending = new AbortController();
-  const stop = (): void => ending.abort(new InputError("cancelled", "told to stop"));
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort(new InputError("cancelled", "stopped by a signal"));
   process.once("SIGTERM", stop).once("SIGINT", stop);
   try {
     const { task, id, ...where } = readArguments(argv);
-    const deps = guardDeps(where, listRestorables({ clock: systemClock(), ...where }), ending.signal);
-    return await (task === "restore" ? restore(deps, ending.signal) : watch(deps, id, ending.signal));
+    const deps = guardDeps(where, listRestorables({ clock: systemClock(), ...where }), stopping.signal);
+    return await (task === "restore" ? restore(deps, stopping.signal) : watch(deps, id, stopping.signal));
   } catch (thrown) {
     const error = toError(thrown);
     process.stderr.write(`holdfast guard: ${error.message}\n`);

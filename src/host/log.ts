@@ -95,7 +95,7 @@ export function rootLogger({
   const taps = new Set<(text: string) => void>();
   const least = valueOf(level);
   const repeated = new RepeatedLines();
-  let cancelLook: (() => void) | undefined;
+  let cancelTimer: (() => void) | undefined;
   let bytes = 0;
   let seq = 0;
   const put = (text: string): void => {
@@ -109,9 +109,9 @@ export function rootLogger({
   };
   const pass = (passed: PassedLines): void => {
     for (const text of passed.lines) put(text);
-    if (passed.dueAt === undefined || cancelLook !== undefined) return;
-    cancelLook = clock.after(Math.max(0, passed.dueAt - clock.elapsed()), () => {
-      cancelLook = undefined;
+    if (passed.dueAt === undefined || cancelTimer !== undefined) return;
+    cancelTimer = clock.after(Math.max(0, passed.dueAt - clock.elapsed()), () => {
+      cancelTimer = undefined;
       pass(repeated.due(clock.elapsed()));
     });
   };

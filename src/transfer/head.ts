@@ -30,7 +30,7 @@ export function askForHead(stream: ByteStream, request: HeadRequest, signal: Abo
   const { path, headers, waitMs } = request;
   const collected = new HeadBytes();
   return new Promise((resolve, reject) => {
-    const facade = new Duplex({
+    const duplex = new Duplex({
       read: () => undefined,
       write: (bytes: Uint8Array, _encoding, done) => {
         stream.write(bytes);
@@ -41,7 +41,7 @@ export function askForHead(stream: ByteStream, request: HeadRequest, signal: Abo
     const over = (): void => {
       clearTimeout(timer);
       signal.removeEventListener("abort", abort);
-      facade.destroy();
+      duplex.destroy();
     };
     const fail = (error: Error): void => {
       over();
@@ -56,7 +56,7 @@ export function askForHead(stream: ByteStream, request: HeadRequest, signal: Abo
       headers,
       setHost: false,
       maxHeaderSize: MAX_HEAD_BYTES,
-      createConnection: () => facade,
+      createConnection: () => duplex,
     });
     let interim = 0;
     asking
@@ -65,7 +65,7 @@ export function askForHead(stream: ByteStream, request: HeadRequest, signal: Abo
       .on("information", () => {
         interim += 1;
         if (interim > MAX_INTERIM) return bad("there are too many interim answers");
-        if (!collected.pass(facade)) stream.resume();
+        if (!collected.pass(duplex)) stream.resume();
       })
       .once("response", (response) => {
         over();
@@ -77,7 +77,7 @@ export function askForHead(stream: ByteStream, request: HeadRequest, signal: Abo
     );
     stream.read((bytes, length) => {
       collected.add(bytes, length);
-      if (collected.pass(facade)) return false;
+      if (collected.pass(duplex)) return false;
       if (collected.length <= MAX_HEAD_BYTES) return true;
       bad(`the head of the answer is larger than ${MAX_HEAD_BYTES} bytes`);
       return false;

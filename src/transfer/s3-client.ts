@@ -112,11 +112,11 @@ export class S3Target {
         signal.throwIfAborted();
         if (progress() > reached) failed = 1;
         reached = progress();
-        const told = s3Error(error, this.name);
-        if (failed >= MAX_ATTEMPTS || !isPassing(error)) throw told;
+        const failure = s3Error(error, this.name);
+        if (failed >= MAX_ATTEMPTS || !isPassing(error)) throw failure;
         const waitMs = jitter(backoff(failed, RETRY), [0.5, 1], random);
         const afterMs = Math.round(Math.min(RETRY.maxMs, Math.max(refusalOf(error)?.retryAfterMs ?? 0, waitMs)));
-        emit({ is: "retry", reason: told.message, afterMs });
+        emit({ is: "retry", reason: failure.message, afterMs });
         await clock.sleep(afterMs, signal);
       }
     }

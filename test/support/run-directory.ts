@@ -34,7 +34,12 @@ function hasRoom(): boolean {
 function made(parent: string): string | undefined {
   for (const name of readdirSync(parent)) {
     const [, pid] = /^hf(\d+)\.\w{6}$/.exec(name) ?? [];
-    if (pid !== undefined && !existsSync(`/proc/${pid}`)) rmSync(join(parent, name), { recursive: true, force: true });
+    if (pid === undefined || existsSync(`/proc/${pid}`)) continue;
+    try {
+      rmSync(join(parent, name), { recursive: true, force: true });
+    } catch {
+      // The killed run left something mounted in it.
+    }
   }
   const dir = mkdtempSync(join(parent, `hf${process.pid}.`));
   const program = join(dir, "program");

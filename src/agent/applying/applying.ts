@@ -313,7 +313,7 @@ export class Applying {
   }
 
   #settle(): void {
-    this.#events.look(this.#options.documents.current, this.engine.standings);
+    this.#events.evaluate(this.#options.documents.current, this.engine.standings);
     this.#publish();
     this.#options.signals.settled.set();
   }

@@ -38,7 +38,7 @@ export class ConfigEvents {
     this.#options = options;
   }
 
-  look(desired: Desired, standings: readonly Standing[]): void {
+  evaluate(desired: Desired, standings: readonly Standing[]): void {
     for (const name of DocumentName.options) this.#rollback(name, desired[name]);
     for (const standing of standings) {
       this.#rejected(standing);

@@ -48,7 +48,7 @@ export function nextContainerEvents(
   const cleared: Omit<EventInput, "level">[] = [];
   for (const status of containers.slice(0, MAX_CONTAINERS)) {
     const { name } = status;
-    const seen = look(before.get(name), status, now);
+    const seen = advance(before.get(name), status, now);
     const holding = troublesOf(seen, status, now);
     const open = new Set(seen.open);
     let { raisedAt } = seen;
@@ -83,7 +83,7 @@ function about(trouble: Trouble, name: string) {
   return { eventType: TYPES[trouble], object: `container ${name}` };
 }
 
-function look(known: Memory | undefined, status: ContainerStatus, now: number): Memory {
+function advance(known: Memory | undefined, status: ContainerStatus, now: number): Memory {
   const { restarts, oomKills, reason = "", state } = status;
   const exits = Math.min(Math.max(0, restarts - (known?.restarts ?? restarts)), LOOP_EXITS);
   const recent = [...(known?.exits ?? []), ...Array<number>(exits).fill(now)].filter((at) => now - at < WINDOW_MS);

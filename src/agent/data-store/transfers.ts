@@ -82,7 +82,7 @@ export class Transfers {
       if (next?.work === undefined || next.work.action === "DELETE") continue;
       this.#schedule = withSlot(this.#schedule, { id: next.id, target: targetOf(next.work), is: "queued" });
     }
-    this.#look();
+    this.#startDue();
   }
 
   /** Checks that a transfer can be queued. @throws {InputError} `busy` if its target is in use or the queue is full */
@@ -101,7 +101,7 @@ export class Transfers {
   add(task: Task, request: TransferRequest): void {
     this.#options.tasks.put(task);
     this.#schedule = withSlot(this.#schedule, { id: task.id, target: targetOf(request), is: "queued" });
-    this.#look();
+    this.#startDue();
   }
 
   /**
@@ -140,7 +140,7 @@ export class Transfers {
     await Promise.all([...this.#tidying.values()].map(({ done }) => done));
   }
 
-  #look(): void {
+  #startDue(): void {
     if (this.#isClosed) return;
     for (const id of dueOf(this.#schedule, { maxRunning: this.#options.maxTransfers })) {
       this.#schedule = withStanding(this.#schedule, id, "running");
@@ -247,10 +247,10 @@ export class Transfers {
     const again = (): void => {
       this.#timers.delete(id);
       this.#schedule = withStanding(this.#schedule, id, "queued");
-      this.#look();
+      this.#startDue();
     };
     this.#timers.set(id, clock.after(waitMs, again));
-    this.#look();
+    this.#startDue();
   }
 
   /** Ends a task, as cancelled unless it has a result. */
@@ -268,7 +268,7 @@ export class Transfers {
     this.#untidy.delete(id);
     if (before !== undefined) this.#tidy(before);
     onOver();
-    this.#look();
+    this.#startDue();
   }
 
   /** Aborts an upload that is not resumed; until then the task reports it as left. */

@@ -54,7 +54,7 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
         isReading = false;
         readAt = clock.elapsed();
         if (isWanted && !ending.signal.aborted) readAfter(hasChanged ? SPACING_MS : EVERY_MS);
-        else rest();
+        else stopWatching();
       });
   };
   const onRuleset = (): void => {
@@ -66,7 +66,7 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
     found = drops;
     onChange();
   };
-  const rest = (): void => {
+  const stopWatching = (): void => {
     cancel?.();
     cancel = undefined;
     ruleset?.close();
@@ -77,7 +77,7 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
       isWanted = isForwarding;
       if (!isForwarding) {
         found = [];
-        if (!isReading) rest();
+        if (!isReading) stopWatching();
       } else if (cancel === undefined && !isReading && !ending.signal.aborted) {
         readAfter(0);
       }
@@ -85,7 +85,7 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
     },
     close() {
       ending.abort();
-      rest();
+      stopWatching();
     },
   };
 }

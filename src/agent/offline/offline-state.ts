@@ -16,18 +16,18 @@ import { defined } from "../../lib/defined.ts";
 export async function inspectState(stateDir: string, config: string | undefined, runDir?: string): Promise<LeftState> {
   const files = hostFiles();
   const standing: { file: string; is: FileStanding }[] = [];
-  const look = async <T>(file: string, from: StateFile<T>): Promise<T | undefined> => {
+  const inspect = async <T>(file: string, from: StateFile<T>): Promise<T | undefined> => {
     const loaded = await inspected(from);
     standing.push({ file, is: loaded.is });
     return loaded.is === "unreadable" ? undefined : valueOf(loaded);
   };
   const identity = identityFiles(files, stateDir);
-  const registration = await look("identity/registration.json", identity.registration);
-  await look("identity/keys.json", identity.keys);
-  await look("identity/counter.json", identity.counter);
+  const registration = await inspect("identity/registration.json", identity.registration);
+  await inspect("identity/keys.json", identity.keys);
+  await inspect("identity/counter.json", identity.counter);
   const documents: LeftDocument[] = [];
   for (const name of DocumentName.options) {
-    const stored = await look(`desired/${name}.json`, documentFile(files, stateDir, name));
+    const stored = await inspect(`desired/${name}.json`, documentFile(files, stateDir, name));
     const document = stored === undefined ? undefined : documentOf(name, stored);
     if (document !== undefined) documents.push(document);
   }

@@ -118,7 +118,7 @@ export class Attempt {
     this.rpc = new RpcPeer({
       local: controlMethods,
       remote: nodeMethods,
-      handlers: this.#gate(),
+      handlers: this.#guardedHandlers(),
       send: (text) => this.#transport?.send(text),
       onOutcome: (method, outcome) => this.#outcome(method, outcome),
       onFault: (method, error) =>
@@ -232,7 +232,7 @@ export class Attempt {
   }
 
   /** Handles only the challenge and a verifiable deletion until the control plane has proved itself. */
-  #gate(): Handlers<ControlMethods> {
+  #guardedHandlers(): Handlers<ControlMethods> {
     const opened = <P, R>(pick: () => ((params: P) => R) | undefined) => {
       return (params: P): R => {
         const handler = this.#connection === undefined ? undefined : pick();

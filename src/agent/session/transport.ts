@@ -178,11 +178,11 @@ function attach(
   let failure: string | undefined;
   let ours: TransportEnd["ours"];
   let isTooLarge = false;
-  const gate = readingGate(socket, clock, () => listener.onHeard());
+  const reading = pausableReading(socket, clock, () => listener.onHeard());
   const end = (why: NonNullable<TransportEnd["ours"]>, text: string): void => {
     if (ours !== undefined) return;
     [ours, failure] = [why, text];
-    gate.pause("ended");
+    reading.pause("ended");
     if (why === "not-read") return socket.terminate();
     // Reading has stopped, so the peer cannot complete the closing handshake.
     socket.close(POLICY_VIOLATION, text);
@@ -197,7 +197,7 @@ function attach(
     }
   };
   stream.on("data", (chunk: Buffer) => count(0, chunk.byteLength));
-  meterSocket(gate.metered, {
+  meterSocket(reading.metered, {
     stream,
     limits: SESSION_BUDGET,
     clock,
@@ -207,12 +207,12 @@ function attach(
     clock,
     buffered: () => socket.bufferedAmount,
     taken: () => stream.bytesWritten - stream.writableLength,
-    onMuch: () => gate.pause("unsent"),
+    onMuch: () => reading.pause("unsent"),
     onTaken: () => listener.onHeard(),
-    onLittle: () => gate.resume("unsent"),
+    onLittle: () => reading.resume("unsent"),
     onStuck: (bytes) => end("not-read", `the control plane does not read: ${bytes} bytes wait for it`),
   });
-  stream.on("drain", unsent.look);
+  stream.on("drain", unsent.check);
   socket.on("message", (data: Buffer, isBinary) => {
     count(1, 0);
     if (ours !== undefined) return;
@@ -225,7 +225,7 @@ function attach(
     count(1, 0);
     if (ours !== undefined || socket.readyState !== WebSocket.OPEN) return;
     socket.pong(data);
-    unsent.look();
+    unsent.check();
   });
   socket.on("pong", () => {
     count(1, 0);
@@ -250,8 +250,8 @@ function attach(
     tlsKey,
     send: (text) => {
       if (socket.readyState !== WebSocket.OPEN) return;
-      socket.send(text, unsent.look);
-      unsent.look();
+      socket.send(text, unsent.check);
+      unsent.check();
     },
     ping: () => {
       if (socket.readyState === WebSocket.OPEN) socket.ping();
@@ -276,7 +276,7 @@ function attach(
 const HELD_MS = 15_000;
 
 /** Lets several parts stop reading, which resumes when none of them stops it. */
-function readingGate(
+function pausableReading(
   socket: WebSocket,
   clock: TransportClock,
   onHeld: () => void,
@@ -332,7 +332,7 @@ interface UnsentWatch {
 }
 
 /** Watches the unsent bytes: whether they are many, few again, or stuck. */
-function watchUnsent(watch: UnsentWatch): { readonly look: () => void; readonly close: () => void } {
+function watchUnsent(watch: UnsentWatch): { readonly check: () => void; readonly close: () => void } {
   const { clock, buffered, taken } = watch;
   let cancel: (() => void) | undefined;
   const expect = (before: number): void => {
@@ -343,7 +343,7 @@ function watchUnsent(watch: UnsentWatch): { readonly look: () => void; readonly 
     });
   };
   return {
-    look() {
+    check() {
       const bytes = buffered();
       if (bytes > MAX_UNSENT_BYTES) watch.onStuck(bytes);
       else if (cancel === undefined && bytes > UNSENT_BYTES) {

@@ -45,7 +45,7 @@ export class DesiredDocuments {
   /** Reports whether a version is not proven yet: it does not replace the version to roll back to. */
   isUnproven: (name: DocumentName, version: number) => boolean = () => false;
   /** Runs one change at a time, since each depends on the result of the previous one. */
-  readonly #inTurn = serialQueue();
+  readonly #serially = serialQueue();
 
   private constructor(files: Files, stateDir: string) {
     const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): HeldStateFile<T> =>
@@ -102,7 +102,7 @@ export class DesiredDocuments {
   setDeleted(at: number | undefined): Promise<void> {
     this.#deletedAt = at === undefined ? undefined : (this.#deletedAt ?? at);
     this.#current = undefined;
-    return this.#inTurn(() =>
+    return this.#serially(() =>
       this.#deletedAt === undefined ? this.#deletedFile.remove() : this.#deletedFile.save({ at: this.#deletedAt }),
     );
   }
@@ -125,7 +125,7 @@ export class DesiredDocuments {
 
   /** Writes what is in memory only, once the disk accepts writes again. */
   keep(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#serially(async () => {
       const files = [
         this.#deletedFile,
         this.#floorFile,
@@ -167,7 +167,7 @@ export class DesiredDocuments {
    * @throws {InputError} as `rolledBack`, and `superseded`. Nothing has changed then.
    */
   rollBack(name: DocumentName, now: number, why?: RollbackCause, version?: number): Promise<RolledBack> {
-    return this.#inTurn(() => this.#rollBack(name, now, why, version));
+    return this.#serially(() => this.#rollBack(name, now, why, version));
   }
 
   async #rollBack(name: DocumentName, now: number, why?: RollbackCause, version?: number): Promise<RolledBack> {
@@ -190,7 +190,7 @@ export class DesiredDocuments {
    *   changed then.
    */
   accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
-    return this.#inTurn(() => this.#accept(name, jws, trust, now));
+    return this.#serially(() => this.#accept(name, jws, trust, now));
   }
 
   async #accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
@@ -237,7 +237,7 @@ export class DesiredDocuments {
 
   /** Removes the cluster's document when the node is no longer a member. */
   leaveCluster(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#serially(async () => {
       if (this.#held.cluster === undefined) return;
       const { cluster: _left, ...rest } = this.#held;
       this.#held = rest;
@@ -247,7 +247,7 @@ export class DesiredDocuments {
 
   /** Accepts any version of one document again: an operator's decision, after a control plane lost its count. */
   resetFloor(name: FloorName): Promise<FloorReset> {
-    return this.#inTurn(() => this.#resetFloor(name));
+    return this.#serially(() => this.#resetFloor(name));
   }
 
   async #resetFloor(name: FloorName): Promise<FloorReset> {

@@ -82,7 +82,7 @@ export class DocumentSync {
   readonly #wanted = new Map<Name, Wanted>();
   #fetching: Fetching | undefined;
   /** Documents whose last download was cancelled for a newer version: the next download is completed, however often they change. */
-  readonly #gaveWay = new Set<Name>();
+  readonly #superseded = new Set<Name>();
   #cancelOverdue = (): void => undefined;
   #connection: Connection | undefined;
   #isRunning = false;
@@ -99,7 +99,7 @@ export class DocumentSync {
   /** Fetches every document whose version differs from the session's. */
   online(connection: Connection): void {
     this.#connection = connection;
-    this.look(NAMES.filter((name) => connection.proof.versions[name] !== this.#have(name)));
+    this.request(NAMES.filter((name) => connection.proof.versions[name] !== this.#have(name)));
     const quietMs = this.#quietUntil - this.#options.clock.elapsed();
     this.#schedule(quietMs > 0 ? quietMs : POLL_MS);
   }
@@ -110,7 +110,7 @@ export class DocumentSync {
   }
 
   /** Fetches these documents as soon as a session allows it. */
-  look(names: readonly Name[]): void {
+  request(names: readonly Name[]): void {
     for (const name of names) this.#due.add(name);
     if (this.#connection === undefined || this.#due.size === 0 || this.#isRunning) return;
     if (this.#options.clock.elapsed() >= this.#quietUntil) void this.#run(this.#connection);
@@ -118,11 +118,11 @@ export class DocumentSync {
 
   /** Fetches a newer version. A download of an older one is cancelled. */
   changed(name: Name, version: number): void {
-    this.look([name]);
+    this.request([name]);
     const fetching = this.#fetching;
     if (fetching?.name !== name || fetching.version === undefined || version <= fetching.version) return;
-    if (this.#gaveWay.has(name)) return;
-    this.#gaveWay.add(name);
+    if (this.#superseded.has(name)) return;
+    this.#superseded.add(name);
     fetching.abort.abort(new SessionError("superseded", `the ${name} document: version ${version} is there`));
   }
 
@@ -161,7 +161,7 @@ export class DocumentSync {
   /** Fetches a document again even if its version was refused, as after its floor was reset. */
   retry(name: Name): void {
     this.#refusedVersions.delete(name);
-    this.look([name]);
+    this.request([name]);
   }
 
   /** Fetches newer keys over a session that is not authenticated yet; they prove themselves. Resolves to whether there were any. */
@@ -219,7 +219,7 @@ export class DocumentSync {
       if (this.#connection === connection) this.#failed(error);
     }
     // A session that opened meanwhile did not start a run of its own.
-    if (this.#connection !== connection) this.look([]);
+    if (this.#connection !== connection) this.request([]);
   }
 
   /** Notes since when a document is wanted, or why it could not be fetched. */
@@ -235,7 +235,7 @@ export class DocumentSync {
   }
 
   #had(name: Name): void {
-    this.#gaveWay.delete(name);
+    this.#superseded.delete(name);
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;
     this.#wanted.delete(name);
@@ -287,7 +287,7 @@ export class DocumentSync {
     this.#cancelTimer();
     this.#cancelTimer = this.#options.clock.after(ms, () => {
       this.#quietUntil = Number.NEGATIVE_INFINITY;
-      this.look(NAMES);
+      this.request(NAMES);
       this.#schedule(POLL_MS);
     });
   }

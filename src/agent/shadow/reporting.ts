@@ -49,7 +49,7 @@ export class ShadowReporting {
   online(connection: Connection): void {
     this.#connection = connection;
     this.#state = sessionBegan(this.#state, connection.reportedVersion);
-    this.look();
+    this.evaluate();
   }
 
   offline(): void {
@@ -67,20 +67,20 @@ export class ShadowReporting {
   }
 
   /** Evaluates the facts, and reports what has changed. */
-  look(): void {
+  evaluate(): void {
     const connection = this.#connection;
     if (connection === undefined) return;
     this.#cancelTimer();
     const { clock, facts } = this.#options;
-    if (connection.isCongested()) return this.#lookAfter(CONGESTED_RETRY_MS);
+    if (connection.isCongested()) return this.#evaluateAfter(CONGESTED_RETRY_MS);
     const next = nextReport(this.#state, facts(), clock.elapsed());
     this.#state = next.state;
     if (next.report !== undefined) void this.#send(connection, next.report);
-    else if (next.waitMs !== undefined) this.#lookAfter(next.waitMs);
+    else if (next.waitMs !== undefined) this.#evaluateAfter(next.waitMs);
   }
 
-  #lookAfter(ms: number): void {
-    this.#cancelTimer = this.#options.clock.after(ms, () => this.look());
+  #evaluateAfter(ms: number): void {
+    this.#cancelTimer = this.#options.clock.after(ms, () => this.evaluate());
   }
 
   async #send(connection: Connection, report: ShadowReport): Promise<void> {
@@ -101,6 +101,6 @@ export class ShadowReporting {
       this.#state = isOutOfSync ? outOfSync(this.#state) : reportLost(this.#state);
       this.#options.log.info({ reason: error.message, isOutOfSync }, "shadow report was not taken");
     }
-    this.look();
+    this.evaluate();
   }
 }

@@ -272,7 +272,7 @@ function overlayItem({ engines }: Status): HealthItem | undefined {
   const { state, since, pid, reason } = overlay;
   switch (state) {
     case "off":
-      return { name: "overlay", status: "pass", message: "off: no service and no connector asks for it", since };
+      return { name: "overlay", status: "pass", message: "off: no service, connector or gateway asks for it", since };
     case "up":
       return { name: "overlay", status: "pass", message: `serves as process ${pid ?? "of unknown id"}`, since };
     case "down": {

@@ -195,6 +195,7 @@ function draftOf(event: Required<EventInput>, state: Draft["state"]): Draft {
   };
 }
 
-function keyOf({ eventType, object }: { readonly eventType: string; readonly object: string }): string {
+/** Returns the key of an open condition: its type and object as the event shows them. */
+export function keyOf({ eventType, object }: { readonly eventType: string; readonly object: string }): string {
   return `${eventType.slice(0, 64)}\0${object.slice(0, 256)}`;
 }

@@ -24,11 +24,11 @@ export function nextIngress(state: IngressState, share: number, from: number, no
 /** Returns the bytes of one direction of each tunnel, by its key. Pure. */
 export function bytesOf(
   { paths, clients }: Pick<MeshStanding, "paths" | "clients">,
-  way: "bytesIn" | "bytesOut",
+  direction: "bytesIn" | "bytesOut",
 ): ReadonlyMap<string, number> {
   return new Map([
-    ...paths.map((path) => [`${path.gateway} ${path.id}`, path[way]] as const),
-    ...clients.map((client) => [client.peer, client[way]] as const),
+    ...paths.map((path) => [`${path.gateway} ${path.id}`, path[direction]] as const),
+    ...clients.map((client) => [client.peer, client[direction]] as const),
   ]);
 }
 

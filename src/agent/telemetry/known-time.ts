@@ -66,8 +66,8 @@ export class KnownTime {
     const { clock, builtAt, kept } = this.#options;
     const elapsed = clock.sinceBoot() - this.#startedAt;
     // A control plane corrects the stored time, also downwards.
-    const toldAt = this.#receivedNow() ?? (kept === undefined ? undefined : kept.at + elapsed);
-    return judgeClock(clock.now(), leastTime(builtAt === undefined ? undefined : builtAt + elapsed, toldAt));
+    const receivedAt = this.#receivedNow() ?? (kept === undefined ? undefined : kept.at + elapsed);
+    return judgeClock(clock.now(), leastTime(builtAt === undefined ? undefined : builtAt + elapsed, receivedAt));
   }
 
   /** Seconds by which the wall clock is ahead of the control plane's last time; undefined before the first session. */

@@ -20,11 +20,11 @@ export function standingNow(
   own: string,
 ): UpgradeStanding | undefined {
   if (standing?.state !== "COMPLETED" && standing?.state !== "STAGED") return standing;
-  const way = standing.state === "COMPLETED" ? standing : { from: own, to: standing.from };
-  const found = versions.find(({ version, isBase }) => version === way.to && !isBase);
+  const fromTo = standing.state === "COMPLETED" ? standing : { from: own, to: standing.from };
+  const found = versions.find(({ version, isBase }) => version === fromTo.to && !isBase);
   if (found?.failed === undefined) return standing;
   const { code, message } = found.failed;
-  return { ...standing, ...way, state: "FAILED", reason: { code, message }, starts: found.starts };
+  return { ...standing, ...fromTo, state: "FAILED", reason: { code, message }, starts: found.starts };
 }
 
 /** Returns the shadow's facts of upgrades. Pure. */

@@ -54,7 +54,7 @@ export class Upgrades {
   readonly #options: UpgradesOptions;
   /** Reads the state again and reports changes. Never rejects. */
   readonly refresh: () => Promise<void>;
-  readonly #inTurn = serialQueue();
+  readonly #serially = serialQueue();
   #status: UpgradeStatus = {};
   #cancelPoll = (): void => undefined;
   #isClosed = false;
@@ -96,7 +96,7 @@ export class Upgrades {
     const { manifest, controlPlane } = this.#options;
     const request = upgradeRequest({ from: knownManifest(from, manifest, controlPlane()), ...order }, stageOnly);
     // One at a time: the second of two requests must observe the first's upgrade.
-    return this.#inTurn(() => this.#begin(request));
+    return this.#serially(() => this.#begin(request));
   }
 
   async #begin(request: UpgradeRequest): Promise<UpgradeAnswer> {

@@ -4,7 +4,7 @@ import type { AgentSignals } from "./signals.ts";
 import { openCompute, type OpenComputeOptions, type OpenedCompute } from "./containers/compute.ts";
 import { openContainersView, type ContainersView, type OpenContainersViewOptions } from "./containers/view.ts";
 
-type Signalled = "config" | "registryToken" | "volumeKey" | "onLook" | "onChanged";
+type Signalled = "config" | "registryToken" | "volumeKey" | "requestPass" | "onChanged";
 
 export type OpenContainersOptions = Omit<OpenComputeOptions & OpenContainersViewOptions, "compute" | Signalled> & {
   readonly signals: Pick<AgentSignals, "registration" | "connection" | "config" | "surroundings" | "facts">;
@@ -24,7 +24,7 @@ export function openContainers(options: OpenContainersOptions, stack: AsyncDispo
     ...options,
     ...secretRequests(signals),
     config: () => signals.config.current,
-    onLook: () => signals.surroundings.set({ cause: "containers", sections: ["exec"] }),
+    requestPass: () => signals.surroundings.set({ cause: "containers", sections: ["exec"] }),
   });
   stack.defer(() => computing.close());
   const compute = options.compute ?? computing.compute;

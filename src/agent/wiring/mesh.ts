@@ -58,7 +58,7 @@ export interface OpenedMesh {
   /** The callbacks of the overlay. */
   readonly notices: Required<Pick<OverlayOptions, "onMesh" | "onMeshEvents" | "onRtt">>;
   /** Re-evaluates the documents and the session. */
-  look(): void;
+  refresh(): void;
   /** The state of the paths that this node initiates, and which one carries the traffic. */
   dataPlane(): DataPlane;
   /** Returns the metrics since the last sample; empty without paths to other nodes. */
@@ -170,7 +170,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     };
   }
 
-  function look(): void {
+  function refresh(): void {
     pathEvents.refresh();
     watch.refresh();
     hops.refresh();
@@ -187,7 +187,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
       onMeshEvents: (list) => pathEvents.happened(list),
       onRtt: keep,
     },
-    look,
+    refresh,
     dataPlane,
     async sample(signal) {
       const standing = await ask(signal).catch((error: unknown) => {
@@ -223,8 +223,8 @@ export function meshMetrics(before: Reading | undefined, { standing, at }: Readi
     "gw.connected": tunnels.filter(({ state }) => state === "up").length,
   };
   if (before === undefined || at <= before.at) return counts;
-  const rate = (way: "bytesIn" | "bytesOut"): number =>
-    Math.round((risesOf(bytesOf(before.standing, way), bytesOf(standing, way)) * 8000) / (at - before.at));
+  const rate = (direction: "bytesIn" | "bytesOut"): number =>
+    Math.round((risesOf(bytesOf(before.standing, direction), bytesOf(standing, direction)) * 8000) / (at - before.at));
   return { ...counts, "gw.rxBps": rate("bytesIn"), "gw.txBps": rate("bytesOut") };
 }
 

@@ -107,8 +107,8 @@ export function openOverlay(options: OpenOverlayOptions, stack: AsyncDisposableS
       log.error({ err }, "the overlay's run directory is missing and cannot be created");
     stack.defer(keepDirectory(clock, runDir, make, onError));
   }
-  signals.connection.changed(() => mesh.look());
-  signals.settled.changed(() => mesh.look());
+  signals.connection.changed(() => mesh.refresh());
+  signals.settled.changed(() => mesh.refresh());
   return {
     overlay,
     mesh,

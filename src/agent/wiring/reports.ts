@@ -98,7 +98,7 @@ export async function openReports(options: OpenReportsOptions): Promise<ShadowRe
         queue: queueOf(spool.status(), leftOut),
       }),
   });
-  signals.facts.changed(() => reporting.look());
+  signals.facts.changed(() => reporting.evaluate());
   signals.connection.changed((connection) => {
     for (const reporter of [reporting, beating]) {
       if (connection === undefined) reporter.offline();

@@ -135,7 +135,7 @@ async function removeContainers(
     networkRecord: network.section.record,
     unsupported: network.section.unsupported,
     onDamage: () => undefined,
-    onLook: () => undefined,
+    requestPass: () => undefined,
     onRefused: () => undefined,
   });
   try {

@@ -99,15 +99,15 @@ async function askAgent(call: Call): Promise<AgentAnswers> {
   };
   const status = await get("/v1/status", Status);
   // Without a status, the other answers would fail in the same way.
-  const rest = <T>(path: string, schema: z.ZodType<T>): Promise<T | undefined> =>
+  const getIfAnswering = <T>(path: string, schema: z.ZodType<T>): Promise<T | undefined> =>
     error === undefined ? get(path, schema) : Promise.resolve(undefined);
   const [health, why, connectors, gateways, containers, observed] = await Promise.all([
-    rest("/v1/health", Health),
-    rest("/v1/why", WhyReport),
-    rest("/v1/connectors", ConnectorsReport),
-    rest("/v1/gateways", GatewaysReport),
-    rest("/v1/containers", ContainersReport),
-    rest("/v1/network", NetworkReport),
+    getIfAnswering("/v1/health", Health),
+    getIfAnswering("/v1/why", WhyReport),
+    getIfAnswering("/v1/connectors", ConnectorsReport),
+    getIfAnswering("/v1/gateways", GatewaysReport),
+    getIfAnswering("/v1/containers", ContainersReport),
+    getIfAnswering("/v1/network", NetworkReport),
   ]);
   return { error, status, health, why, connectors, gateways, containers, observed };
 }

@@ -29,27 +29,27 @@ export function standingCheck(text: string | undefined, now: number): Check {
       "the next upgrade writes it anew",
     );
   const { state, step, from, to, begunAt, reason, starts } = parsed.data;
-  const way = `${from} to ${to ?? "a version not known yet"}`;
+  const fromTo = `${from} to ${to ?? "a version not known yet"}`;
   const age = now - begunAt * 1000;
   switch (state) {
     case "STAGED":
       return pass("standing", `${to ?? "a version"} is staged, and ${from} runs`);
     case "COMPLETED":
-      return pass("standing", `${way} is done`);
+      return pass("standing", `${fromTo} is done`);
     case "FAILED":
       return warn(
         "standing",
         reason?.code ?? "upgrade-failed",
-        `${way} failed${starts === undefined ? "" : ` after ${starts} starts`}: ${reason?.message ?? "no reason is known"}`,
+        `${fromTo} failed${starts === undefined ? "" : ` after ${starts} starts`}: ${reason?.message ?? "no reason is known"}`,
         "the version before runs; 'journalctl -u holdfast-upgrade' says more, and that version is not tried again unless forced",
       );
     case "IN_PROGRESS":
       return age < MAX_UPGRADE_MS
-        ? pass("standing", `${way}: ${step ?? "begun"}, ${formatSpan(age)}`)
+        ? pass("standing", `${fromTo}: ${step ?? "begun"}, ${formatSpan(age)}`)
         : warn(
             "standing",
             "upgrade-hangs",
-            `${way}: ${step ?? "begun"}, ${formatSpan(age)}`,
+            `${fromTo}: ${step ?? "begun"}, ${formatSpan(age)}`,
             "'systemctl start holdfast-upgrade' goes on with it",
           );
   }

@@ -23,7 +23,7 @@ export async function tryNetwork(
   const since = call.clock.now();
   const settings = { ...call.settings, timeoutMs: (MINUTES + 1) * 60_000 };
   const trial = { ended: false, failure: undefined as Error | undefined };
-  const trying = ask(
+  const trialRequest = ask(
     { ...call, settings },
     adminRequest("/v1/network/try", { network, minutes: MINUTES }),
     CommitReport,
@@ -32,11 +32,11 @@ export async function tryNetwork(
     .finally(() => (trial.ended = true));
   const pending = await untilPending(call, trial, since);
   if (trial.failure !== undefined) throw trial.failure;
-  if (pending?.pending === undefined) return outcomeOf(pending ?? (await look(call)), since);
+  if (pending?.pending === undefined) return outcomeOf(pending ?? (await readReport(call)), since);
   try {
     const decision = await decide(pending);
     await ask(call, adminRequest(`/v1/network/${decision}`, {}), CommitReport);
-    await trying;
+    await trialRequest;
     return decision === "keep" ? { is: "kept" } : { is: "rolled-back", why: "it was not kept" };
   } catch (error) {
     // The caller's signal is not used: after Ctrl-C the change is reverted too.
@@ -46,7 +46,7 @@ export async function tryNetwork(
   }
 }
 
-function look(call: Call): Promise<CommitReport> {
+function readReport(call: Call): Promise<CommitReport> {
   return ask(call, { method: "GET", path: "/v1/network/change", socket: READ_SOCKET }, CommitReport);
 }
 
@@ -58,7 +58,7 @@ async function untilPending(
 ): Promise<CommitReport | undefined> {
   for (;;) {
     const isLast = trial.ended;
-    const report = await look(call);
+    const report = await readReport(call);
     // A trial of somebody else is left alone.
     const isOurs = report.pending?.isLocal === true && report.pending.since >= since;
     if (isOurs && report.pending?.state !== "applying") return report;

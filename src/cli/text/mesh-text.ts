@@ -28,16 +28,14 @@ export function pathName(id: string): string {
 /** Formats the node's own gateway: its addresses, relayed flows and rejected connections. */
 export function serverText(server: GatewayServerView, paint: Paint): ItemText {
   const { state, reason, message, refused, relays, addresses, port, clients, admitted } = server;
-  const turnedAway = Object.entries(refused).filter(([, count]) => count > 0);
+  const rejected = Object.entries(refused).filter(([, count]) => count > 0);
   const at = addresses.map((ip) => addressText(ip, port)).join(", ");
   return {
     head: `${paint("bold", "own gateway")} ${stateText(state, paint)} ${at}`,
     details: [
       ...(message === undefined && reason === undefined ? [] : [`why: ${message ?? reason ?? ""}`]),
       `clients ${clients} of ${admitted}; relays ${relays.active} now, ${relays.total} in all, ${formatBytes(relays.bytes)}`,
-      ...(turnedAway.length === 0
-        ? []
-        : [`turned away: ${turnedAway.map(([why, count]) => `${count} ${why}`).join(", ")}`]),
+      ...(rejected.length === 0 ? [] : [`rejected: ${rejected.map(([why, count]) => `${count} ${why}`).join(", ")}`]),
     ],
   };
 }

@@ -8,7 +8,7 @@ export function overlayText({ state, since, pid, reason }: OverlayState, now: nu
   const span = formatSpan(now - since);
   switch (state) {
     case "off":
-      return "off: no service and no connector asks for it";
+      return "off: no service, connector or gateway asks for it";
     case "up": {
       const process = pid === undefined ? "" : `, process ${pid}`;
       return `${paint("green", "up")} ${span}${process}${reason === undefined ? "" : `: ${paint("yellow", reason)}`}`;

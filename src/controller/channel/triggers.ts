@@ -41,6 +41,7 @@ interface Run {
   readonly request: TriggerRequest;
   readonly stop: AbortController;
   readonly onProgress: ((progress: TriggerProgress) => void) | undefined;
+  readonly onOutcome: ((outcome: string) => Promise<void>) | undefined;
   lastSeq: number;
   /** Set once its row is stored; before, it is not sent. */
   isStored: boolean;
@@ -67,13 +68,17 @@ export class Triggers {
   }
 
   /** Sends a trigger; see `TriggerService.run`. */
-  async run(uid: string, request: TriggerRequest, { signal, onProgress }: TriggerOptions): Promise<unknown> {
+  async run(
+    uid: string,
+    request: TriggerRequest,
+    { signal, onProgress, onSent, onOutcome }: TriggerOptions,
+  ): Promise<unknown> {
     signal.throwIfAborted();
     const { sessions, store, clock } = this.#deps;
     const session = sessions.get(uid);
     if (session === undefined || this.#isClosed) throw offline(uid);
     this.#checkLimits(uid, session);
-    const run = this.#start({ id: randomUUID(), uid, request, onProgress }, signal);
+    const run = this.#start({ id: randomUUID(), uid, request, onProgress, onOutcome }, signal);
     try {
       const { event, user } = request;
       await store.triggers.add({ id: run.id, node: uid, event, user }, clock.now() / 1000);
@@ -82,8 +87,9 @@ export class Triggers {
       return run.answer;
     }
     run.isStored = true;
+    onSent?.(run.id);
     // It may have been settled while it was stored.
-    if (run.outcome !== undefined) this.#record(run.id, run.outcome);
+    if (run.outcome !== undefined) this.#record(run.id, run.outcome, run.onOutcome);
     const current = sessions.get(uid);
     if (current === session) await this.#send(run, session);
     else if (current !== undefined && request.wait) await this.#resend([run], current);
@@ -166,7 +172,7 @@ export class Triggers {
   }
 
   /** Adds a run with its timeout; settling it releases both. */
-  #start(plan: Pick<Run, "id" | "uid" | "request" | "onProgress">, signal: AbortSignal): Run {
+  #start(plan: Pick<Run, "id" | "uid" | "request" | "onProgress" | "onOutcome">, signal: AbortSignal): Run {
     const { event, wait, deadlineMs } = plan.request;
     let [resolve, reject] = [(_result: unknown): void => undefined, (_error: Error): void => undefined];
     const answer = new Promise<unknown>((...settlers) => {
@@ -195,7 +201,7 @@ export class Triggers {
         cancelGuard();
         signal.removeEventListener("abort", onAbort);
         run.outcome = "error" in outcome ? codeOf(outcome.error) : "ok";
-        if (run.isStored) this.#record(plan.id, run.outcome);
+        if (run.isStored) this.#record(run.id, run.outcome, run.onOutcome);
         if ("error" in outcome) reject(outcome.error);
         else resolve(outcome.result);
       },
@@ -261,8 +267,11 @@ export class Triggers {
   }
 
   /** Records an outcome; a failure does not affect the caller's answer. */
-  #record(id: string, outcome: string): void {
-    const isRecording = this.#recording.run(() => this.#deps.store.triggers.settle(id, outcome));
+  #record(id: string, outcome: string, then: Run["onOutcome"] = undefined): void {
+    const isRecording = this.#recording.run(async () => {
+      await this.#deps.store.triggers.settle(id, outcome);
+      await then?.(outcome);
+    });
     if (!isRecording) this.#deps.log.error({ trigger: id }, "cannot store trigger outcome: too many are being stored");
   }
 

@@ -81,8 +81,7 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
         ...refusals,
         ...badBody,
       },
-      handle: async ({ body, caller }) =>
-        Response.json(publicCluster(await clusters.create(body, caller.name))),
+      handle: async ({ body, caller }) => Response.json(publicCluster(await clusters.create(body, caller.name))),
     }),
     route({
       method: "GET",

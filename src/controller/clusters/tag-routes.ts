@@ -101,9 +101,7 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       params: ClusterTag,
       answers: removed,
       handle: async ({ params: { clusterFQDN, tagName }, caller }) => {
-        await clusters.setTag(clusterFQDN, tagName, undefined, caller.name, (cluster) =>
-          checkRemove(cluster, tagName),
-        );
+        await clusters.setTag(clusterFQDN, tagName, undefined, caller.name, (cluster) => checkRemove(cluster, tagName));
         return Response.json({});
       },
     }),

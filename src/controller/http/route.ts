@@ -35,7 +35,7 @@ export type Access<P> =
       readonly to: "resource";
       readonly permissions: readonly string[];
       /** Returns permissions that replace these for some parameters. */
-      readonly instead?: (params: P) => readonly string[] | undefined;
+      readonly instead?: (params: P) => readonly string[] | undefined | Promise<readonly string[] | undefined>;
       readonly resource: (params: P) => string | Promise<string>;
     }
   | { readonly to: "kind"; readonly permission: string; readonly kind: string };
@@ -160,7 +160,7 @@ async function checkAccess<P extends Record<string, unknown>>(
 ): Promise<void> {
   if (access.to === "resource") {
     const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
-    caller.require(access.instead?.(params) ?? permissions, await access.resource(params));
+    caller.require((await access.instead?.(params)) ?? permissions, await access.resource(params));
   } else if (access.to === "kind" && caller.reach(access.permission, access.kind) === "none") {
     throw forbidden([access.permission], anyOf(access.kind));
   }

@@ -46,8 +46,8 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       tag,
       access: { to: "caller" },
       answers: { 200: { description: "The organization", schema: OrgShape }, ...refusals },
-      handle: () => {
-        const types = nodes.all().map(({ type }) => type);
+      handle: async () => {
+        const types = (await nodes.all()).map(({ type }) => type);
         const agents = types.filter((type) => type === "Agent").length;
         return Response.json({
           uid: org,
@@ -82,7 +82,7 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
         200: { description: "The tags of what the caller may read, by name", schema: z.array(TagShape) },
         ...refusals,
       },
-      handle: ({ caller }) => Response.json([...tagsFor(deps, caller)].sort(byName).map(shownTag)),
+      handle: async ({ caller }) => Response.json([...(await tagsFor(deps, caller))].sort(byName).map(shownTag)),
     }),
     route({
       method: "GET",
@@ -93,8 +93,8 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       access: tagAccess,
       params: z.object({ name: z.string().max(128) }),
       answers: { 200: { description: "The tag", schema: TagShape }, ...refusals, ...notFound },
-      handle: ({ params: { name }, caller }) => {
-        const values = tagsFor(deps, caller).get(name);
+      handle: async ({ params: { name }, caller }) => {
+        const values = (await tagsFor(deps, caller)).get(name);
         if (values === undefined) throw new InputError("not-found", `there is no tag ${name}`);
         return Response.json(shownTag([name, values]));
       },
@@ -105,10 +105,13 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
 type TagInUse = readonly [name: string, values: ReadonlySet<string>];
 
 /** Returns the values of each tag of the nodes and clusters that a caller may read. */
-function tagsFor({ nodes, clusters }: OrgRouteDeps, caller: Caller): ReadonlyMap<string, ReadonlySet<string>> {
+async function tagsFor(
+  { nodes, clusters }: OrgRouteDeps,
+  caller: Caller,
+): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const tagged = [
-    ...nodes.all().map(({ uid, tags }) => ({ resource: tgrn.node(uid), tags })),
-    ...clusters.all().map(({ fqdn, tags }) => ({ resource: tgrn.cluster(fqdn), tags })),
+    ...(await nodes.all()).map(({ uid, tags }) => ({ resource: tgrn.node(uid), tags })),
+    ...(await clusters.all()).map(({ fqdn, tags }) => ({ resource: tgrn.cluster(fqdn), tags })),
   ];
   const found = new Map<string, Set<string>>();
   for (const { tags } of tagged.filter(({ resource }) => caller.may(["nodes::read"], resource))) {

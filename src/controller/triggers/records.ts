@@ -8,6 +8,17 @@ export interface TriggerRequest {
   readonly isAudited?: false;
 }
 
+/** A trigger that was sent; neither its body nor its output is kept. */
+export interface SentTrigger {
+  readonly id: string;
+  readonly event: string;
+  readonly user: string;
+  /** Unix seconds. */
+  readonly sentAt: number;
+  /** `ok` or an error code; undefined while it runs. */
+  readonly outcome: string | undefined;
+}
+
 /** Output of a running trigger, from `trigger.progress`. */
 export interface TriggerProgress {
   readonly seq: number;

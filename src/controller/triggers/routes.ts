@@ -1,9 +1,10 @@
 import { z } from "zod";
-import { SessionError, toError } from "../../errors.ts";
+import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { CAPTURE_EVENT, CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
 import { ContainerCommand } from "../../protocol/triggers/bodies.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { triggerSchemas } from "../../protocol/triggers/schemas.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/values/trigger-events.ts";
 import { EventName, JsonObject, Text256, Uid } from "../../protocol/values/values.ts";
@@ -18,7 +19,7 @@ import { Flag } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
 import type { TriggerProgress, TriggerRequest } from "./records.ts";
-import type { TriggerService } from "./service.ts";
+import type { TriggerOptions, TriggerService } from "./service.ts";
 import type { ReplyJoins } from "./reply-joins.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
@@ -73,6 +74,18 @@ const DescribedBody = z
   .optional()
   .meta({ description: "Body of the event; events without a defined form accept any object, or none" });
 
+/** Response header with the id of an event that nobody waits for. */
+const ID_HEADER = "holdfast-trigger";
+const SentShape = z
+  .object({
+    id: z.string(),
+    event: z.string(),
+    user: z.string(),
+    sentAt: z.int().meta({ description: "Unix seconds" }),
+    outcome: z.string().optional().meta({ description: "`ok` or an error code; absent while it runs" }),
+  })
+  .meta({ id: "SentTrigger" });
+
 /** What runs triggers for callers. */
 export interface RunDeps {
   readonly triggers: TriggerService;
@@ -112,7 +125,13 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
       },
       answers: {
         200: {
-          description: "The node's response, or `true` once the event was sent",
+          description: "The node's response, or `true` once the event was checked and sent",
+          headers: {
+            [ID_HEADER]: {
+              description: "Without `wait`: id of the record `/v2/node/{nodeID}/trigger/{triggerID}`",
+              schema: z.string(),
+            },
+          },
           schema: z.unknown(),
           mediaTypes: ["application/json", "application/x-ndjson"],
         },
@@ -135,12 +154,56 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
           user: caller.name,
           deadlineMs: await deadlineOf(deps, nodeID, event, body, stream),
         };
-        return stream
-          ? streamTrigger(deps, nodeID, order, request.signal)
-          : Response.json((await runOf(order)(deps, nodeID, order, request.signal)) ?? null);
+        if (stream) return streamTrigger(deps, nodeID, order, request.signal);
+        if (order.wait) return Response.json((await runOf(order)(deps, nodeID, order, request.signal)) ?? null);
+        await checkOrder(deps, nodeID, order);
+        const sent: { id?: string } = {};
+        const options = { onSent: (id: string): void => void (sent.id = id) };
+        const answer = await runForCaller(deps, nodeID, order, request.signal, options);
+        return Response.json(answer ?? null, sent.id === undefined ? {} : { headers: { [ID_HEADER]: sent.id } });
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v2/node/{nodeID}/trigger/{triggerID}",
+      operationId: "getNodeTrigger",
+      summary: "Get the outcome of an event that was sent to a node; requires the permission to send it",
+      tag: "Triggers",
+      access: {
+        to: "resource",
+        permissions: ["nodes::remote-execute"],
+        instead: async ({ nodeID, triggerID }) => rightsTo((await deps.triggers.sent(nodeID, triggerID))?.event),
+        resource: ({ nodeID }) => tgrn.node(nodeID),
+      },
+      params: z.object({ nodeID: Uid, triggerID: z.string().max(64) }),
+      answers: { 200: { description: "The event", schema: SentShape }, ...refusals, ...notFound },
+      handle: async ({ params: { nodeID, triggerID } }) => {
+        await nodeOf(deps.nodes, nodeID);
+        const sent = await deps.triggers.sent(nodeID, triggerID);
+        if (sent === undefined) throw new InputError("not-found", `no event ${triggerID} was sent to this node`);
+        return Response.json(sent);
       },
     }),
   ];
+}
+
+/** Returns the permissions for an event, most specific first; undefined without an event. */
+function rightsTo(event: string | undefined): readonly string[] | undefined {
+  if (event === undefined) return undefined;
+  return event === CAPTURE_EVENT ? [CAPTURE_PERMISSION] : [`nodes::service:${event}`, "nodes::remote-execute"];
+}
+
+/** Checks an event that nobody waits for as the node would. @throws {Violations} for an unknown event or an invalid body */
+async function checkOrder(deps: TriggerRouteDeps, nodeID: string, { event, body }: TriggerRequest): Promise<void> {
+  const schemas: Readonly<Record<string, { readonly body: z.ZodType }>> = triggerSchemas;
+  const isContainer = async (): Promise<boolean> =>
+    (await nodeOf(deps.nodes, nodeID)).type !== "Agent" &&
+    containerNamed(await execOfNode(deps, nodeID), event) !== undefined;
+  let schema = Object.hasOwn(schemas, event) ? schemas[event]?.body : undefined;
+  if (schema === undefined && (await isContainer())) schema = ContainerCommand;
+  if (schema === undefined) throw new Violations([`event: no trigger event ${event}; with wait=1 the node is asked`]);
+  const parsed = schema.safeParse(body);
+  if (!parsed.success) throw new Violations(describeIssues(parsed.error));
 }
 
 /**
@@ -175,11 +238,10 @@ export async function runForCaller(
   uid: string,
   order: TriggerRequest,
   disconnected: AbortSignal,
-  onProgress?: (progress: TriggerProgress) => void,
+  hooks: Omit<TriggerOptions, "signal"> = {},
 ): Promise<unknown> {
   using limit = limitOf(clock, order, disconnected);
-  const { signal } = limit;
-  return await triggers.run(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
+  return await triggers.run(uid, order, { ...hooks, signal: limit.signal });
 }
 
 /** Runs a trigger whose reply may come in parts. @throws {SessionError} `too-large`, `interrupted`; {InputError} `overloaded` */
@@ -193,13 +255,14 @@ export async function runInParts(
   const refused = new AbortController();
   const stop = AbortSignal.any([disconnected, refused.signal]);
   try {
-    const result = await runForCaller(deps, uid, order, stop, ({ data }) => {
+    const onProgress = ({ data }: TriggerProgress): void => {
       try {
         join.take(data);
       } catch (error) {
         refused.abort(error);
       }
-    });
+    };
+    const result = await runForCaller(deps, uid, order, stop, { onProgress });
     return join.whole(result);
   } catch (error) {
     // The abort then came from us, not from the caller.

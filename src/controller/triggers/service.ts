@@ -3,12 +3,17 @@ import type { ClusterStore } from "../clusters/store.ts";
 import { refuseTriggerFrom, refuseWhileHeld } from "../nodes/held-identity.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { NodeStore } from "../nodes/store.ts";
-import type { TriggerProgress, TriggerRequest } from "./records.ts";
+import type { SentTrigger, TriggerProgress, TriggerRequest } from "./records.ts";
+import type { TriggerStore } from "./store.ts";
 import { callLabel, isRead } from "./trigger-label.ts";
 
 export interface TriggerOptions {
   readonly signal: AbortSignal;
   readonly onProgress?: ((progress: TriggerProgress) => void) | undefined;
+  /** Called with the id of the trigger before it is sent. */
+  readonly onSent?: ((id: string) => void) | undefined;
+  /** Called once with `ok` or an error code. */
+  readonly onOutcome?: ((outcome: string) => Promise<void>) | undefined;
 }
 
 /** Sends a trigger to a node. */
@@ -16,8 +21,9 @@ export type RunTrigger = (uid: string, request: TriggerRequest, options: Trigger
 
 export interface TriggerServiceDeps {
   readonly store: AuditParts & {
-    readonly nodes: Pick<NodeStore, "credentials">;
+    readonly nodes: Pick<NodeStore, "credentials" | "label">;
     readonly clusters: Pick<ClusterStore, "get">;
+    readonly triggers: Pick<TriggerStore, "get">;
   };
   readonly nodes: Pick<NodeService, "stored">;
   readonly events: Pick<EventLog, "audit">;
@@ -41,6 +47,11 @@ export class TriggerService {
     this.#deps = deps;
   }
 
+  /** Returns a trigger that was sent to a node. */
+  sent(uid: string, id: string): Promise<SentTrigger | undefined> {
+    return this.#deps.store.triggers.get(uid, id);
+  }
+
   /**
    * Sends a signed trigger. Resolves to the node's response with `wait`, otherwise to `true` once sent. `onProgress` receives output as it
    * arrives.
@@ -52,13 +63,20 @@ export class TriggerService {
     await refuseWhileHeld(store, uid);
     const session = sessions.get(uid);
     if (session !== undefined) await refuseTriggerFrom(store, uid, session.address, request.event);
-    if (session !== undefined && request.isAudited !== false && !isRead(request)) {
+    const isAudited = session !== undefined && request.isAudited !== false && !isRead(request);
+    if (isAudited) {
       const cluster = node.cluster === undefined ? undefined : await store.clusters.get(node.cluster);
       const label = callLabel(request, cluster?.config.exec ?? node.config.exec ?? {});
       await events.audit(store, node, `${request.user} invoked ${label}`);
     }
     const restart = Object.hasOwn(RESTART_TRIGGERS, request.event) ? RESTART_TRIGGERS[request.event] : undefined;
     if (restart !== undefined && session !== undefined) await expect(uid, restart);
-    return send(uid, request, options);
+    if (request.wait || !isAudited) return send(uid, request, options);
+    // Nobody waits for the outcome, so the audits tell it.
+    const onOutcome = async (outcome: string): Promise<void> => {
+      if ((await store.nodes.label(uid)) === undefined) return;
+      await events.audit(store, node, `${request.event} of ${request.user} ended: ${outcome}`);
+    };
+    return send(uid, request, { ...options, onOutcome });
   }
 }

@@ -1,6 +1,7 @@
 import { HISTORY_SECONDS } from "../events/store.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
+import type { SentTrigger } from "./records.ts";
 
 /** Node of each sent trigger, so that only this node can deliver its result. Stores no bodies or output. */
 export interface TriggerStore {
@@ -8,6 +9,8 @@ export interface TriggerStore {
     trigger: { readonly id: string; readonly node: string; readonly event: string; readonly user: string },
     at: number,
   ): Promise<void>;
+  /** Returns a trigger that was sent to this node. */
+  get(node: string, id: string): Promise<SentTrigger | undefined>;
   nodeOf(id: string): Promise<string | undefined>;
   /** Stores the latest outcome, `ok` or an error code: a reboot is answered first and reported after it completes. */
   settle(id: string, outcome: string): Promise<void>;
@@ -57,6 +60,16 @@ export function triggerStore(executor: Executor): TriggerStore {
   return {
     async add({ id, node, event, user }, at) {
       await ADD(executor, { id, node, event, user, sent_at: Math.floor(at) });
+    },
+    async get(node, id) {
+      const row = await db
+        .selectFrom("triggers")
+        .select(["event", "user", "sent_at", "outcome"])
+        .where("node", "=", node)
+        .where("id", "=", id)
+        .executeTakeFirst();
+      if (row === undefined) return undefined;
+      return { id, event: row.event, user: row.user, sentAt: row.sent_at, outcome: row.outcome ?? undefined };
     },
     nodeOf: async (id) => (await NODE_OF(executor, { id })).rows[0]?.node,
     async settle(id, outcome) {

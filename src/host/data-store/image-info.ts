@@ -23,7 +23,7 @@ export interface ImageInfoOptions {
   readonly searchPath?: string;
 }
 
-const Told = z.object({ format: z.string().max(32), "virtual-size": z.number().nonnegative() });
+const QemuImgInfo = z.object({ format: z.string().max(32), "virtual-size": z.number().nonnegative() });
 const TOOL = "qemu-img";
 const PERMISSIONS = 0o7777;
 const DEADLINE_MS = 10_000;
@@ -58,8 +58,8 @@ export function hostImageInfo({ isManaged, searchPath = SEARCH_PATH }: ImageInfo
     const query = [tool, ...QUERY, `--format=${format}`, IMAGE];
     const text = last.then(() => ask(query, fd, started, signal));
     last = text.catch(() => undefined);
-    const told = Told.safeParse(parsed(await text));
-    return told.success ? { bytes, format: told.data.format, virtualBytes: told.data["virtual-size"] } : { bytes };
+    const info = QemuImgInfo.safeParse(parsed(await text));
+    return info.success ? { bytes, format: info.data.format, virtualBytes: info.data["virtual-size"] } : { bytes };
   };
 }
 

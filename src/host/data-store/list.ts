@@ -67,7 +67,7 @@ async function read(
     const seen = batch.filter(({ text }) => !isHidden(names, text));
     const taken = seen.slice(0, budget.left);
     const looked = await allEnded(
-      taken.map(async (entry) => ({ name: entry.name, draft: await look(fd, entry, draft.path) })),
+      taken.map(async (entry) => ({ name: entry.name, draft: await inspect(fd, entry, draft.path) })),
     );
     for (const { name, draft } of looked) if (draft !== undefined) found.push({ name, draft });
     budget.left -= taken.length;
@@ -82,7 +82,7 @@ async function read(
     .map(({ name, draft }) => ({ names: [...names, name], depth: depth + 1, draft }));
 }
 
-async function look(directory: number, { name, text }: Found, parent: string): Promise<Draft | undefined> {
+async function inspect(directory: number, { name, text }: Found, parent: string): Promise<Draft | undefined> {
   try {
     const stat = await lstat(at(directory, name));
     const type = stat.isDirectory() ? "directory" : stat.isFile() ? "file" : "other";

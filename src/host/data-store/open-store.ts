@@ -28,7 +28,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
   const { isInUse = () => undefined, clock = systemClock(), countEveryMs = COUNT_EVERY_MS } = options;
   const root = openRoot(path);
   const closed = new AbortController();
-  const rest = (): Promise<void> => clock.sleep(REST_MS);
+  const pause = (): Promise<void> => clock.sleep(REST_MS);
 
   const refuseInUse = (names: readonly string[]): void => {
     const reason = isInUse(names);
@@ -48,7 +48,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
     const known = fresh();
     if (known !== undefined) return known;
     const signal = closed.signal;
-    const bytes = await holding(descend(root.current(), []), (fd) => bytesOnDisk(fd, { signal, rest }));
+    const bytes = await holding(descend(root.current(), []), (fd) => bytesOnDisk(fd, { signal, pause }));
     counted = { bytes, at: clock.elapsed() };
     return bytes;
   });
@@ -97,7 +97,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
     dropPart: (path, id) => doing(`drop a part of ${shown(path)}`, () => dropPart(placeOf(parsePath(path)), id)),
     sweepParts: (known, signal) =>
       doing("sweep the data store", () =>
-        holding(descend(root.current(), []), (fd) => sweep(fd, known, { signal, rest })),
+        holding(descend(root.current(), []), (fd) => sweep(fd, known, { signal, pause })),
       ),
     space: () =>
       doing("ask for the space of the data store", async () => {

@@ -30,14 +30,14 @@ const ID = /^[0-9A-Za-z-]{1,64}$/;
 export function openPart(place: Place, id: string, keepBytes: number, refuseInUse: () => void): StorePart {
   const part = partOf(id);
   refuseInUse();
-  const { directory: way, found } = makeDirectories(place.root(), place.parents);
+  const { directory, found } = makeDirectories(place.root(), place.parents);
   let home: number;
   try {
-    refuseTarget(way, place.name);
+    refuseTarget(directory, place.name);
     // The directory is synced at the end; a directory that cannot be is reported before the transfer starts.
-    home = openForSync(way);
+    home = openForSync(directory);
   } finally {
-    closeSync(way);
+    closeSync(directory);
   }
   let fd: number | undefined;
   try {
@@ -167,12 +167,12 @@ export async function isPublished({ root, parents, name }: Place, mark: string):
 
 /** Syncs creations and removals in a directory to disk. */
 export async function syncDirectory(root: number, names: readonly string[]): Promise<void> {
-  const look = descend(root, names);
+  const directory = descend(root, names);
   let fd: number;
   try {
-    fd = openForSync(look);
+    fd = openForSync(directory);
   } finally {
-    closeSync(look);
+    closeSync(directory);
   }
   await holding(fd, (fd) => syncDescriptor(fd));
 }

@@ -11,7 +11,7 @@ const BLOCK = 512; // of st_blocks, inode(7)
 export interface WalkOptions {
   readonly signal: AbortSignal;
   /** Pauses between two steps, to use little of a small machine's processor time. */
-  readonly rest: () => Promise<void>;
+  readonly pause: () => Promise<void>;
 }
 
 /** Returns the disk space of everything in an open directory, in bytes. Shares the size of a file with several names among those found. */
@@ -54,7 +54,7 @@ async function into(fd: number, mount: string, options: WalkOptions, visit: Visi
   for await (const batch of entriesOf(fd)) {
     options.signal.throwIfAborted();
     await visit(fd, batch);
-    await options.rest();
+    await options.pause();
     if (level >= MAX_LEVELS) continue;
     for (const { name, isDirectory } of batch) {
       options.signal.throwIfAborted();

@@ -29,7 +29,7 @@ export class ExposureRecord {
   readonly #file: StateFile<ExposureContent>;
   readonly #boot: string;
   #content: ExposureContent | undefined;
-  readonly #inTurn = serialQueue();
+  readonly #serially = serialQueue();
 
   constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
     const file = stateFile(files, { path: `${stateDir}/exposure.json`, schema: Content, keepsPrevious: true });
@@ -45,7 +45,7 @@ export class ExposureRecord {
 
   /** Changes the content durably, one change at a time; writes nothing if nothing changes. */
   change(part: Partial<ExposureContent>): Promise<void> {
-    return this.#inTurn(() => this.#write(part));
+    return this.#serially(() => this.#write(part));
   }
 
   async #write(part: Partial<ExposureContent>): Promise<void> {

@@ -101,7 +101,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     await files.remove(path);
   };
   // Serialized: if two ran at once, the older one could win.
-  const inTurn = serialQueue();
+  const serially = serialQueue();
 
   return {
     async load() {
@@ -112,10 +112,10 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     },
     inspect: () => choose(inspectCopy),
     previous: () => readSealed(files, previous, schema),
-    save: (value) => inTurn(() => save(value)),
-    supersede: (value) => inTurn(() => files.writeAtomic(path, seal(value), MODE)),
-    replace: (value) => inTurn(() => replace(value)),
-    remove: () => inTurn(remove),
+    save: (value) => serially(() => save(value)),
+    supersede: (value) => serially(() => files.writeAtomic(path, seal(value), MODE)),
+    replace: (value) => serially(() => replace(value)),
+    remove: () => serially(remove),
   };
 }
 

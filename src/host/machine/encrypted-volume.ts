@@ -95,11 +95,11 @@ export function encryptedVolumes(tools: {
 
   /** Creates the volume under another name until it is complete, so that a volume under its own name can always be opened. */
   async function make(volume: EncryptedVolume, key: string, signal: AbortSignal): Promise<void> {
-    const half = `${volume.image}.new`;
+    const partial = `${volume.image}.new`;
     // The prefix avoids clashes with other volumes, whose names may have any suffix.
     const mapping = `new.${volume.mapping}`;
     if (hasMapping(mapping)) await run("cryptsetup", ["close", mapping], signal);
-    await sparseFile(half, volume.sizeBytes);
+    await sparseFile(partial, volume.sizeBytes);
     const format = [
       "luksFormat",
       "--type",
@@ -109,17 +109,17 @@ export function encryptedVolumes(tools: {
       KEY_MEMORY_KIB,
       "--key-file",
       "-",
-      half,
+      partial,
     ];
     await run("cryptsetup", format, signal, { ...SLOW, input: key });
-    await run("cryptsetup", unlockArgs(half, mapping), signal, { ...SLOW, input: key });
+    await run("cryptsetup", unlockArgs(partial, mapping), signal, { ...SLOW, input: key });
     try {
       await run("mkfs.ext4", ["-q", "-m", "0", `/dev/mapper/${mapping}`], signal, SLOW);
     } finally {
       // Runs after an abort too, because an open mapping would hold the file.
       await run("cryptsetup", ["close", mapping], AbortSignal.timeout(QUICK.deadlineMs));
     }
-    await directories.move(half, volume.image);
+    await directories.move(partial, volume.image);
   }
 
   return {

@@ -95,7 +95,7 @@ export class Overlay {
   /** Draining overlays, which still send flow records. */
   readonly #leaving = new Set<ControlClient>();
   #known: Known | undefined;
-  readonly #inTurn = serialQueue();
+  readonly #queue = serialQueue();
   /** Names and keys of the entries in the change in progress. */
   #changing: ReadonlySet<string> = new Set();
   #changesMesh = false;
@@ -367,14 +367,14 @@ export class Overlay {
           if (client !== this.#client) return;
           const [known, news] = withStates(this.#known, listeners);
           this.#known = known;
-          this.#told("listeners", news);
+          this.#reportNews("listeners", news);
         },
         "services.changed": ({ services }) => {
           if (client !== this.#client) return;
           onHealth(services);
           const [known, news] = withHealth(this.#known, services);
           this.#known = known;
-          this.#told("services", news);
+          this.#reportNews("services", news);
         },
         "mesh.changed": (standing) => {
           if (client === this.#client) this.#meshChanged(standing);
@@ -431,7 +431,7 @@ export class Overlay {
   }
 
   /** Reports a change, unless it is part of our own change, whose answer is read anyway. */
-  #told(what: string, news: readonly string[]): void {
+  #reportNews(what: string, news: readonly string[]): void {
     if (news.some((id) => !this.#changing.has(id))) this.#options.onChanged(what);
   }
 
@@ -466,7 +466,7 @@ export class Overlay {
   }
 
   #serially<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    return this.#inTurn(async () => {
+    return this.#queue(async () => {
       try {
         return await work();
       } catch (error) {

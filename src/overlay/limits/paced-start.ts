@@ -19,15 +19,15 @@ export function pacedStart(clock: Clock): PacedStart {
   let hasAccepted = false;
   let waitUntil = 0;
 
-  const turn = (): void => {
+  const startNext = (): void => {
     if (hasAccepted && clock.elapsed() < waitUntil) {
       hasAccepted = false;
-      setImmediate(turn);
+      setImmediate(startNext);
       return;
     }
     for (const end = Math.min(next + STARTED_AT_ONCE, waiting.length); next < end; next += 1) waiting[next]?.();
     if (next < waiting.length) {
-      setImmediate(turn);
+      setImmediate(startNext);
       return;
     }
     waiting = [];
@@ -38,7 +38,7 @@ export function pacedStart(clock: Clock): PacedStart {
       hasAccepted = true;
       if (waiting.push(start) > 1) return;
       waitUntil = clock.elapsed() + MAX_WAIT_MS;
-      setImmediate(turn);
+      setImmediate(startNext);
     },
   };
 }

@@ -28,8 +28,8 @@ export interface LeastTime {
 export const CLOCK_LIMITS_S = { warn: 60, fail: 300 } as const;
 
 /** Returns the later of the build's time and the last time of a control plane. Pure. */
-export function leastTime(builtAt: number | undefined, toldAt: number | undefined): LeastTime | undefined {
-  if (toldAt !== undefined && toldAt >= (builtAt ?? 0)) return { at: toldAt, by: "control-plane" };
+export function leastTime(builtAt: number | undefined, receivedAt: number | undefined): LeastTime | undefined {
+  if (receivedAt !== undefined && receivedAt >= (builtAt ?? 0)) return { at: receivedAt, by: "control-plane" };
   return builtAt === undefined ? undefined : { at: builtAt, by: "build" };
 }
 

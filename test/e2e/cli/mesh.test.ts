@@ -83,7 +83,7 @@ describe("holdfast gateways", () => {
         "  rtt 1.23 ms; loss 0%; 1.5 kB in, 12 MB out\n" +
         "own gateway listening 0.0.0.0:8443, [::]:8443\n" +
         "  clients 2 of 5; relays 1 now, 9 in all, 2.0 MB\n" +
-        "  turned away: 3 tls, 1 unknown-key\n",
+        "  rejected: 3 tls, 1 unknown-key\n",
     );
   });
 

@@ -85,7 +85,7 @@ export function execStage({
     space: () => undefined,
     ensureNetwork: (engine, signal) => (hasNetwork ? network.ensure(engine, signal) : Promise.resolve()),
     hasNetwork: (engine, signal) => (hasNetwork ? network.stands(engine, signal) : Promise.resolve(true)),
-    onLook: () => {
+    requestPass: () => {
       polls += 1;
     },
     forbids: (privileges) => allowed.forbids(privileges, supervisor.info),

@@ -16,8 +16,8 @@ import { releaseIdentity } from "../../../src/controller/nodes/held-identity.ts"
 import type { NodeRecord } from "../../../src/controller/nodes/records.ts";
 import { NodeService } from "../../../src/controller/nodes/service.ts";
 import type { Stores } from "../../../src/controller/stores.ts";
-import type { TriggerProgress, TriggerRequest } from "../../../src/controller/triggers/records.ts";
-import { TriggerService } from "../../../src/controller/triggers/service.ts";
+import type { TriggerRequest } from "../../../src/controller/triggers/records.ts";
+import { TriggerService, type TriggerOptions } from "../../../src/controller/triggers/service.ts";
 import { SessionError } from "../../../src/errors.ts";
 import type { Clock } from "../../../src/host/clock.ts";
 import type { Signer } from "../../../src/protocol/channel/jws.ts";
@@ -27,10 +27,7 @@ export const ORG = "0f0e0d0c-0b0a-4908-8706-050403020100";
 export const DOMAIN = "example.net";
 
 /** How a node answers a trigger: called with what the API sent. */
-export type TriggerScript = (
-  request: TriggerRequest,
-  options: { readonly signal: AbortSignal; readonly onProgress?: ((progress: TriggerProgress) => void) | undefined },
-) => Promise<unknown>;
+export type TriggerScript = (request: TriggerRequest, options: TriggerOptions) => Promise<unknown>;
 
 const X = "A".repeat(43);
 

@@ -87,7 +87,7 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
   }
 
   /** Shares one creation between concurrent callers. */
-  function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  function serially<T>(work: () => Promise<T>): Promise<T> {
     under += 1;
     const mine = running.then(work).finally(() => (under -= 1));
     running = mine.then(
@@ -111,8 +111,8 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
 
   return {
     name,
-    ensure: (engine, signal) => inTurn(() => ensure(engine, signal)),
-    restore: (engine, makeLink, signal) => inTurn(() => restore(engine, makeLink, signal)),
+    ensure: (engine, signal) => serially(() => ensure(engine, signal)),
+    restore: (engine, makeLink, signal) => serially(() => restore(engine, makeLink, signal)),
     async stands(engine, signal) {
       const subnet = options.subnet();
       checkRange(subnet, options.addresses());

@@ -26,12 +26,12 @@ export class Slots {
       return;
     }
     let enter = (): void => undefined;
-    const turn = new Promise<void>((resolve) => {
+    const freed = new Promise<void>((resolve) => {
       enter = resolve;
     });
     this.#waiting.push(enter);
     try {
-      await untilAborted(turn, signal);
+      await untilAborted(freed, signal);
     } catch (error) {
       const at = this.#waiting.indexOf(enter);
       // The slot may have been granted at the moment of the abort.

@@ -52,11 +52,11 @@ export class OutputSaver {
 
   constructor(options: OutputSaverOptions) {
     this.#options = options;
-    options.compute.onChange(() => this.look());
+    options.compute.onChange(() => this.update());
   }
 
   /** Updates which containers' output is saved; called on every change. */
-  look(): void {
+  update(): void {
     if (this.#isClosed) return;
     const { compute } = this.#options;
     const there = new Map(
@@ -106,7 +106,7 @@ export class OutputSaver {
 
   #lookAfter(ms: number): void {
     this.#cancelTimer?.();
-    this.#cancelTimer = this.#options.clock.after(ms, () => this.look());
+    this.#cancelTimer = this.#options.clock.after(ms, () => this.update());
   }
 
   async #save(id: string, { id: container, name, restarts }: ContainerStatus, signal: AbortSignal): Promise<void> {

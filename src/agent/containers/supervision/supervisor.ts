@@ -23,7 +23,7 @@ export interface SupervisorOptions
   /** Memory nodes of the machine as the kernel lists them, `0-1`; one if absent. */
   readonly memoryNodes?: () => string;
   /** Called on any change that a pass would observe. */
-  readonly onLook: () => void;
+  readonly requestPass: () => void;
   /** Reports whether we stopped this container to move it to another network; asked once per stop. */
   readonly isMoving?: (engineId: string) => boolean;
   /** Called if the ledger cannot be written. */
@@ -40,7 +40,7 @@ interface Opened {
 
 const MAX_PULLS = 3;
 const FIRST_LIST_MS = 3000;
-const LOOK_GAP_MS = 1000;
+const PASS_GAP_MS = 1000;
 /** Time after which an engine that shuts down has closed its socket. */
 const STOP_JUDGED_MS = 3000;
 const AFTER_START_MS = 30_000;
@@ -53,7 +53,7 @@ export class Supervisor {
   readonly #workers = new Map<string, Worker>();
   readonly #listeners = new Set<() => void>();
   readonly #ending = new AbortController();
-  readonly #told = new Map<string, string>();
+  readonly #reported = new Map<string, string>();
   #opened: Opened | undefined;
   #info: EngineInfo | undefined;
   /** Cached while the engine is unreachable, so that a start needs no query. */
@@ -61,7 +61,7 @@ export class Supervisor {
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
   #wasUnwell = false;
-  #look: (() => void) | undefined;
+  #cancelRequest: (() => void) | undefined;
   readonly #judged = new Set<() => void>();
   /** Cancel pending checks of stops. */
   readonly #judgements = new Set<() => void>();
@@ -98,13 +98,13 @@ export class Supervisor {
   }
 
   /** Returns the observed containers; waits briefly for the engine's first list. */
-  async look(signal: AbortSignal): Promise<Seen> {
+  async observe(signal: AbortSignal): Promise<Seen> {
     const { clock } = this.#options;
     const { engine, cache, settings } = this.#open();
     if (cache.standing.state === "unknown") await this.#firstList(cache, signal);
     if (cache.standing.state === "well") {
       if (!this.#hasList) this.#sync();
-      await this.#about(engine, signal);
+      await this.#readInfo(engine, signal);
       await settings.inspect(this.#workers.values(), signal);
     }
     return {
@@ -199,7 +199,7 @@ export class Supervisor {
 
   async close(): Promise<void> {
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
-    this.#look?.();
+    this.#cancelRequest?.();
     for (const cancel of this.#judgements) cancel();
     await Promise.all([...this.#workers.values()].map((worker) => worker.close()));
     this.#opened?.cache.close();
@@ -207,19 +207,20 @@ export class Supervisor {
 
   #open(): Opened {
     if (this.#opened !== undefined) return this.#opened;
-    const { open, memoryNodes = () => "0", space, onLook } = this.#options;
+    const { open, memoryNodes = () => "0", space, requestPass } = this.#options;
     const { engine, cache } = open();
     const parts = { ...this.#options, engine };
     const settings = new RunningSettings({
       ...parts,
       machine: () => this.#info && { ...this.#info, memoryNodes: memoryNodes() },
-      onRetry: onLook,
+      onRetry: requestPass,
     });
     const pulling: PullingOptions = {
       ...parts,
       slots: new Slots(MAX_PULLS),
       space: () => this.#info && space(this.#info.rootDirectory),
-      platform: async (signal) => platformOf(this.#architecture ?? (await this.#about(engine, signal))?.architecture),
+      platform: async (signal) =>
+        platformOf(this.#architecture ?? (await this.#readInfo(engine, signal))?.architecture),
     };
     const jobs = new ContainerJobs({
       ...parts,
@@ -232,7 +233,7 @@ export class Supervisor {
   }
 
   /** Requests the engine's description until it has answered once. */
-  async #about(engine: Engine, signal: AbortSignal): Promise<EngineInfo | undefined> {
+  async #readInfo(engine: Engine, signal: AbortSignal): Promise<EngineInfo | undefined> {
     this.#info ??= await engine.info(signal).catch((error: unknown) => {
       signal.throwIfAborted();
       this.#options.log.debug({ err: toError(error) }, "the container engine does not describe itself");
@@ -283,7 +284,7 @@ export class Supervisor {
         // Another engine may come back in its place.
         this.#info = undefined;
         this.#wasUnwell = true;
-        this.#tell();
+        this.#requestPass();
         return;
       }
       if (change.kind === "listed") this.#sync();
@@ -294,7 +295,7 @@ export class Supervisor {
         if (isBack) worker.refusal = undefined;
         worker.take({ is: "engine-well" });
       }
-      this.#tell();
+      this.#requestPass();
     } catch (error) {
       this.#options.onRefused(error);
     }
@@ -312,7 +313,7 @@ export class Supervisor {
       return;
     }
     if (RESETTLING.has(action)) settings.forget(id);
-    if (action === "update") this.#tell();
+    if (action === "update") this.#requestPass();
     if (action === "oom") worker.oomKills += 1;
     if (action === "start" || action === "restart") {
       const enough = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(AFTER_START_MS)]);
@@ -322,7 +323,7 @@ export class Supervisor {
     if (isStop) worker.take({ is: "stopped", id });
     if (isStop) this.#judgeStop(worker, id);
     const sorted = sortContainers(cache.containers.values(), ledger, clock.now());
-    if (sorted.foreign.length !== this.#foreign.length) this.#tell();
+    if (sorted.foreign.length !== this.#foreign.length) this.#requestPass();
     this.#foreign = sorted.foreign;
     const found = foundOf(sorted.own.get(worker.id) ?? []);
     if (action === "die" && found?.id === id) worker.take({ is: "exited", found, code: exitCode });
@@ -385,30 +386,30 @@ export class Supervisor {
     const isGone = standing.goal.is === "unknown" && standing.found === undefined && standing.job === undefined;
     if (isGone && !this.#options.ledger.definitions.has(id)) {
       this.#workers.delete(id);
-      this.#told.delete(id);
+      this.#reported.delete(id);
       void worker.close();
     }
     const { state, reason } = standsAt(standing, this.#options.clock.now());
     const seen = `${state} ${reason} ${isWanting(standing)} ${standing.isLost}`;
-    if (this.#told.get(id) !== seen) {
-      if (this.#workers.has(id)) this.#told.set(id, seen);
-      this.#tell();
+    if (this.#reported.get(id) !== seen) {
+      if (this.#workers.has(id)) this.#reported.set(id, seen);
+      this.#requestPass();
     }
     for (const listener of this.#listeners) listener();
   }
 
   /** Requests a pass, rate limited. */
-  #tell(): void {
+  #requestPass(): void {
     if (this.#ending.signal.aborted) return;
     for (const listener of this.#listeners) listener();
-    if (this.#look !== undefined) return;
-    const cancel = this.#options.clock.after(LOOK_GAP_MS, () => {
-      this.#look = undefined;
-      this.#options.onLook();
+    if (this.#cancelRequest !== undefined) return;
+    const cancel = this.#options.clock.after(PASS_GAP_MS, () => {
+      this.#cancelRequest = undefined;
+      this.#options.requestPass();
     });
-    this.#look = () => {
+    this.#cancelRequest = () => {
       cancel();
-      this.#look = undefined;
+      this.#cancelRequest = undefined;
     };
   }
 }

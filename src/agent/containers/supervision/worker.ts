@@ -55,7 +55,7 @@ const FOUND_MS = 10_000;
 export class Worker {
   readonly id: string;
   readonly #options: WorkerOptions;
-  readonly #ending = new AbortController();
+  readonly #stopping = new AbortController();
   readonly #waiters = new Set<() => void>();
   #standing: Standing;
   #wanted: Wanted | undefined;
@@ -132,7 +132,7 @@ export class Worker {
   }
 
   take(event: Event): void {
-    if (this.#ending.signal.aborted) return;
+    if (this.#stopping.signal.aborted) return;
     const { clock, onChange } = this.#options;
     const now = clock.now();
     if (event.is === "asked") this.refusal = undefined;
@@ -152,8 +152,8 @@ export class Worker {
   /** Resolves once the probe returns a value; rejects if aborted or closed. */
   until<T>(probe: () => T | undefined, signal: AbortSignal): Promise<T> {
     return new Promise((resolve, reject) => {
-      const both = AbortSignal.any([signal, this.#ending.signal]);
-      const look = (): void => {
+      const both = AbortSignal.any([signal, this.#stopping.signal]);
+      const check = (): void => {
         const value = probe();
         if (value === undefined) return;
         end();
@@ -164,19 +164,19 @@ export class Worker {
         reject(toError(both.reason));
       };
       const end = (): void => {
-        this.#waiters.delete(look);
+        this.#waiters.delete(check);
         both.removeEventListener("abort", abort);
       };
       if (both.aborted) return abort();
-      this.#waiters.add(look);
+      this.#waiters.add(check);
       both.addEventListener("abort", abort, { once: true });
-      look();
+      check();
     });
   }
 
   /** Aborts the current job; containers keep running. */
   async close(): Promise<void> {
-    this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
+    this.#stopping.abort(new InputError("cancelled", "the agent is stopping"));
     this.#cancelTimer();
     this.#cancelRun();
     await this.#working;
@@ -203,14 +203,14 @@ export class Worker {
 
   async #work(job: Job, cancelled: AbortSignal): Promise<void> {
     const { jobs, log } = this.#options;
-    const ending = this.#ending.signal;
+    const stopping = this.#stopping.signal;
     // The next decision must wait until this one is applied.
     await Promise.resolve();
     let result: JobResult = { is: "done" };
     try {
-      await jobs.run(this, job, AbortSignal.any([cancelled, ending]));
+      await jobs.run(this, job, AbortSignal.any([cancelled, stopping]));
     } catch (error) {
-      if (ending.aborted) return;
+      if (stopping.aborted) return;
       const { message } = toError(error);
       const isEngine = error instanceof HostError && error.code === "engine-unwell";
       const isWaiting = error instanceof HostError && error.code === "not-startable";
@@ -224,9 +224,9 @@ export class Worker {
     }
     let { found } = this.#standing;
     try {
-      found = await jobs.found(this.id, AbortSignal.any([ending, AbortSignal.timeout(FOUND_MS)]));
+      found = await jobs.found(this.id, AbortSignal.any([stopping, AbortSignal.timeout(FOUND_MS)]));
     } catch {
-      if (ending.aborted) return;
+      if (stopping.aborted) return;
       // The engine is unwell; its next list shows the state.
     }
     this.take({ is: "ended", number: job.number, result, found });
@@ -266,7 +266,7 @@ export class Worker {
   #armRun(of: Timetable, next: number | undefined): void {
     const { clock } = this.#options;
     this.#cancelRun();
-    if (next === undefined || this.#ending.signal.aborted) return;
+    if (next === undefined || this.#stopping.signal.aborted) return;
     this.#cancelRun = clock.after(Math.min(Math.max(next - clock.now(), 0), MAX_WAIT_MS), () => {
       const now = clock.now();
       if (now < next) return this.#runLater(of, next, now);

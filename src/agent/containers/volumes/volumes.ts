@@ -63,7 +63,7 @@ export class VolumeManager {
   #usable: ReadonlyMap<string, UsableVolume> = new Map();
   /** Volumes whose key was not available. */
   readonly #keyless = new Set<string>();
-  readonly #inTurn = serialQueue();
+  readonly #serially = serialQueue();
 
   constructor(parts: VolumeManagerOptions) {
     this.#parts = parts;
@@ -100,7 +100,7 @@ export class VolumeManager {
     signal: AbortSignal,
     options: SettleOptions = {},
   ): Promise<readonly VolumeStatus[]> {
-    return this.#inTurn(() => this.#settle(wanted, referenced, signal, options.quarantineMs ?? DAY_MS));
+    return this.#serially(() => this.#settle(wanted, referenced, signal, options.quarantineMs ?? DAY_MS));
   }
 
   /**
@@ -109,7 +109,7 @@ export class VolumeManager {
    * @throws {HostError} as the engine does, and when it has one of that name that is not ours.
    */
   restore(name: string, signal: AbortSignal): Promise<boolean> {
-    return this.#inTurn(async () => {
+    return this.#serially(async () => {
       const volume = this.#usable.get(name);
       if (volume === undefined || "missing" in volume) return false;
       this.forget();
@@ -127,7 +127,7 @@ export class VolumeManager {
    * @throws {HostError} `volume-locked` when nobody gives the key, `volume-unsupported`, `not-found`, as `EncryptedVolumes` does.
    */
   async unlock(name: string, signal: AbortSignal): Promise<void> {
-    const isLocked = await this.#inTurn(async () => {
+    const isLocked = await this.#serially(async () => {
       const volume = await this.#encrypted(name);
       if (volume === undefined || this.#parts.encrypted.isOpen(volume)) return false;
       const support = await this.#parts.encrypted.support(signal);
@@ -142,7 +142,7 @@ export class VolumeManager {
       this.#keyless.add(name);
       throw new HostError("volume-locked", `volume ${name}: no key`);
     }
-    await this.#inTurn(async () => {
+    await this.#serially(async () => {
       const volume = await this.#encrypted(name);
       const shape = this.#shapeOnRecord(name);
       if (volume === undefined || shape === undefined || this.#parts.encrypted.isOpen(volume)) return;
@@ -155,7 +155,7 @@ export class VolumeManager {
 
   /** Locks an encrypted volume unless it is in use by then. @throws {HostError} as `EncryptedVolumes` does. */
   lock(name: string, signal: AbortSignal, isUsed: () => boolean = () => false): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#serially(async () => {
       if (isUsed()) return;
       const volume = await this.#encrypted(name);
       if (volume !== undefined) await this.#parts.encrypted.close(volume, signal);

@@ -16,7 +16,7 @@ import { noticesExec, planExec, waitingExec, type ExecStep } from "./plan.ts";
 export interface ExecOptions {
   readonly supervisor: Pick<
     Supervisor,
-    "isUsed" | "look" | "want" | "update" | "restoreChanges" | "suspend" | "drop" | "settled" | "workers"
+    "isUsed" | "observe" | "want" | "update" | "restoreChanges" | "suspend" | "drop" | "settled" | "workers"
   >;
   /** Reads the inputs, other than the engine's state, that decide how a definition is run. */
   readonly surroundings: (
@@ -133,7 +133,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
 
   async function lookSoon(signal: AbortSignal): Promise<Seen> {
     try {
-      return await supervisor.look(AbortSignal.any([signal, AbortSignal.timeout(OBSERVE_MS)]));
+      return await supervisor.observe(AbortSignal.any([signal, AbortSignal.timeout(OBSERVE_MS)]));
     } catch (error) {
       signal.throwIfAborted();
       throw error instanceof HostError

@@ -92,9 +92,9 @@ function wordsOf(line: string): readonly [string, string] | undefined {
 }
 
 /** Writes the table unless it is main, and the kind unless it is unicast. */
-function routeText([kind = "", destination = ""]: readonly string[], way: string, table: string): string {
+function routeText([kind = "", destination = ""]: readonly string[], via: string, table: string): string {
   const what = kind === "unicast" ? destination : `${kind} ${destination}`;
-  return `${what}${way}${table === MAIN_TABLE ? "" : ` in table ${table}`}`;
+  return `${what}${via}${table === MAIN_TABLE ? "" : ` in table ${table}`}`;
 }
 
 /** Writes the priority and the selector of a rule, as ip-rule(8) does. */

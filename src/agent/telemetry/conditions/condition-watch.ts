@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { Clearing, EventInput, EventLog, OpenEvent } from "../events.ts";
+import { keyOf, type Clearing, type EventInput, type EventLog, type OpenEvent } from "../events.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** A condition that holds while it is listed, and the message and level (INFO by default) at its end. */
@@ -153,8 +153,4 @@ export function watchConditions(options: ConditionWatchOptions): ConditionWatch 
       cancel?.();
     },
   };
-}
-
-function keyOf({ eventType, object }: { readonly eventType: string; readonly object: string }): string {
-  return `${eventType}\0${object}`;
 }

@@ -186,13 +186,13 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       }
       case "session-back": {
         if (peer === undefined) return;
-        const way = gateway === undefined ? "" : ` via ${name(gateway)} ${viaText(path)}`;
+        const via = gateway === undefined ? "" : ` via ${name(gateway)} ${viaText(path)}`;
         const after = durationMs === undefined ? "" : ` after ${Math.round(durationMs)} ms`;
         return events.notice({
           eventType: FAILOVER,
           object: name(peer),
           level: "INFO",
-          message: `Node ${name(peer)} is reached again${way}${after}: ${cause}`,
+          message: `Node ${name(peer)} is reached again${via}${after}: ${cause}`,
           details: { peer: name(peer), cause, ...took },
         });
       }
@@ -218,9 +218,9 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       if (hasClosed) return;
       const isQuiet = clock.elapsed() < quietUntil;
       // Recoveries of lost traffic and changes of the domain document are reported also during the quiet time.
-      const isTold = ({ kind, durationMs }: MeshEvent): boolean =>
+      const isReported = ({ kind, durationMs }: MeshEvent): boolean =>
         !isQuiet || durationMs !== undefined || kind === "gateway-removed";
-      for (const event of list.filter(isTold)) happen(event);
+      for (const event of list.filter(isReported)) happen(event);
     },
     refresh: watch.refresh,
     close() {

@@ -31,7 +31,7 @@ export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): Str
     async handle({ dest, gwPath, bytes, messageSize, windowSize }, { signal, emit }) {
       const nodes = tunnels.nodes();
       const peer = neededPeer(nodes, dest);
-      const way = neededPath(await tunnels.mesh(signal), gwPath);
+      const tunnelPath = neededPath(await tunnels.mesh(signal), gwPath);
       const limit = new AbortController();
       const tooLong = new HostError("timeout", `the upload took longer than ${runMs / 1000} s`);
       const cancelTimer = clock.after(runMs, () => limit.abort(tooLong));
@@ -42,7 +42,7 @@ export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): Str
         if (data !== "") shown = shown.then(() => emit({ kind: "stdout", data }));
       };
       try {
-        const request = { peer: peer.uid, ...way, bytes, messageBytes: messageSize, windowBytes: windowSize };
+        const request = { peer: peer.uid, ...tunnelPath, bytes, messageBytes: messageSize, windowBytes: windowSize };
         const answer = await tunnels.perf(request, onProgress, AbortSignal.any([signal, limit.signal]));
         onProgress({ bytes: answer.bytes, lost: 0 });
         await shown;

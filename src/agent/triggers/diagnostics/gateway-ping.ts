@@ -20,11 +20,11 @@ export function gatewayPing(tunnels: Tunnels, clock: Clock): StreamTrigger<Gatew
     async handle({ dest, gwPath, interval, size, sendJson, count }, { wait, signal, emit }) {
       const nodes = tunnels.nodes();
       const peer = neededPeer(nodes, dest);
-      const way = neededPath(await tunnels.mesh(signal), gwPath);
+      const tunnelPath = neededPath(await tunnels.mesh(signal), gwPath);
       const tally = new ProbeTally();
       const show = sendJson ? jsonShow(peer.fqdn, size) : textShow(peer.fqdn, size);
       const plan = {
-        request: { peer: peer.uid, ...way, bytes: size },
+        request: { peer: peer.uid, ...tunnelPath, bytes: size },
         count: count ?? (wait ? WAIT_COUNT : SESSION_COUNT),
         intervalMs: interval * 1000,
       };

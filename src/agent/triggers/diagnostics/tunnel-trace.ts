@@ -25,16 +25,16 @@ export async function* traceTunnel(
   const nodes = tunnels.nodes();
   yield `traceroute to ${peer.fqdn} through the tunnel, ${PROBE_BYTES} byte packets\n`;
   const answers = await probe(tunnels, { peer: peer.uid }, count, signal);
-  const way: TunnelPath | undefined =
+  const tunnelPath: TunnelPath | undefined =
     answers.find((answer) => answer !== undefined) ?? (await carrier(tunnels, signal));
   let hop = 1;
-  if (way !== undefined && way.gateway !== peer.uid && way.gateway !== nodes?.self.uid) {
-    const there = await probe(tunnels, { peer: way.gateway, path: way.path }, count, signal);
+  if (tunnelPath !== undefined && tunnelPath.gateway !== peer.uid && tunnelPath.gateway !== nodes?.self.uid) {
+    const there = await probe(tunnels, { peer: tunnelPath.gateway, path: tunnelPath.path }, count, signal);
     const mesh = await tunnels.mesh(signal);
-    yield hopLine(hop, `${fqdnOf(nodes, way.gateway)} ${placeOf(nodes, mesh, way)}`, there);
+    yield hopLine(hop, `${fqdnOf(nodes, tunnelPath.gateway)} ${placeOf(nodes, mesh, tunnelPath)}`, there);
     hop += 1;
   }
-  const direct = way?.gateway === peer.uid ? ` ${placeOf(nodes, await tunnels.mesh(signal), way)}` : "";
+  const direct = tunnelPath?.gateway === peer.uid ? ` ${placeOf(nodes, await tunnels.mesh(signal), tunnelPath)}` : "";
   yield hopLine(hop, `${peer.fqdn}${direct}`, answers);
 }
 

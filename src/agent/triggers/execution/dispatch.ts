@@ -267,21 +267,21 @@ export class Dispatcher {
     const startedAt = this.#options.clock.elapsed();
     let reply = await run.outcome;
     if (!call.wait) this.#log(call, reply, startedAt, "trigger ended");
-    let isTold = call.wait && !channel.signal.aborted;
+    let isDelivered = call.wait && !channel.signal.aborted;
     if (effect !== undefined && "body" in reply) {
       const answer = reply;
       this.#try(() => this.#options.journal.open(call.id, answer, effect.settledBy));
       // The next start does not know this trigger.
-      if (!run.isJournalled && !isTold) await channel.result(call.id, answer).catch(() => undefined);
+      if (!run.isJournalled && !isDelivered) await channel.result(call.id, answer).catch(() => undefined);
       const failed = await this.#act(effect, run.job, channel);
       if (failed === undefined) return; // The row stays open: this process is about to end.
       reply = failed;
-      isTold = false;
+      isDelivered = false;
     }
     const settled = reply;
-    this.#try(() => this.#options.journal.finish(call.id, settled, !isTold));
+    this.#try(() => this.#options.journal.finish(call.id, settled, !isDelivered));
     void run.job.settled().then(() => this.#active.delete(call.id));
-    if (isTold) return;
+    if (isDelivered) return;
     if (run.isJournalled && run.isRemote) this.#outbox.flush();
     else if (!channel.signal.aborted) await channel.result(call.id, settled).catch(() => undefined);
   }

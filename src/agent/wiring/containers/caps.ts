@@ -11,7 +11,7 @@ import { defined } from "../../../lib/defined.ts";
 /** The limits of all containers together, set on their parent control group. */
 export interface OpenedCaps {
   /** Reads files of the kernel without asking the engine; undefined until the engine has been asked once. */
-  look(info: EngineInfo | undefined): CapsSeen | undefined;
+  observe(info: EngineInfo | undefined): CapsSeen | undefined;
   /** Asks again what the machine lacks and why; the answer is remembered. @throws {HostError} `engine-unwell`. */
   apply(limits: ResourceLimits, signal: AbortSignal): Promise<void>;
 }
@@ -22,13 +22,13 @@ export interface OpenCapsOptions {
   readonly info: () => EngineInfo | undefined;
   readonly clock: Pick<Clock, "after">;
   /** Tries refused limits again. */
-  readonly onLook: () => void;
+  readonly requestPass: () => void;
 }
 
 const RETRY_MS = 60_000;
 
 /** Opens the limits; nothing is read before the engine is known. */
-export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOptions): OpenedCaps {
+export function openCaps({ reader, groups, info, clock, requestPass }: OpenCapsOptions): OpenedCaps {
   let last: CapsSeen["last"];
   /** Cache time of an engine's control group driver. */
   let latest: EngineInfo | undefined;
@@ -46,7 +46,7 @@ export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOption
   }
 
   return {
-    look(now) {
+    observe(now) {
       const known = now ?? latest;
       if (known === undefined) return undefined;
       latest = known;
@@ -69,7 +69,7 @@ export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOption
         clock.after(RETRY_MS, () => {
           if (last !== refused) return;
           last = undefined;
-          onLook();
+          requestPass();
         });
       }
     },

@@ -68,7 +68,7 @@ export interface OpenComputeOptions {
   readonly onDamage: OnDamage;
   /** Returns why this node does not run containers. */
   readonly unsupported: () => string | undefined;
-  readonly onLook: () => void;
+  readonly requestPass: () => void;
   readonly onRefused: (error: unknown) => void;
 }
 
@@ -132,7 +132,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   const volumes = openVolumes({ ...options, log, ledger, owner, engine: () => supervisor.engine });
   const groups = groupsOf(options);
   const policy = openPolicy({ settings, socketPath: () => socketOf(settings, reader) });
-  const caps = openCaps({ reader, groups, info: () => supervisor.info, clock, onLook: options.onLook });
+  const caps = openCaps({ reader, groups, info: () => supervisor.info, clock, requestPass: options.requestPass });
   const supervisor: Supervisor = new Supervisor({
     ledger,
     clock,
@@ -160,7 +160,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     registry: () => node()?.registry,
     forbids: (privileges) => policy.forbids(privileges, supervisor.info),
     isMoving: (id) => moving.delete(id),
-    onLook: options.onLook,
+    requestPass: options.requestPass,
     onRefused(error) {
       log.warn({ err: toError(error) }, "the ledger of containers was not written");
       options.onRefused(error);
@@ -200,7 +200,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     const tried = of === documents.current ? config() : effectiveOf(of).config;
     const range = bridgeOf(parsed, tried, of);
     const vrfs = networkOf(parsed, tried, of)?.vrfs.map(({ name }) => name) ?? [];
-    const exposed = await exposure.look(desired, { subnet: range, vrfs }, signal);
+    const exposed = await exposure.observe(desired, { subnet: range, vrfs }, signal);
     const gateway = firstAddress(range) ?? "";
     const resolver = resolverAddress(range) ?? "";
     const body = of.node?.body;
@@ -211,7 +211,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       addresses: { subnet: range, reserved: new Set([gateway, resolver]) },
       volumes: volumes.seen(),
       exposure: exposed,
-      caps: caps.look(info),
+      caps: caps.observe(info),
       check: (spec) => obstacleOf(spec, info),
       forbidden: await policy.forbidden(desired, seen, info),
       outlawed: await policy.outlawed(seen, info),

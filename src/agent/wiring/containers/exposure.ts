@@ -43,7 +43,7 @@ export interface NetworkWish {
 
 /** The network access of this node's containers. */
 export interface OpenedExposure {
-  look(desired: ExecDesired | undefined, wish: NetworkWish, signal: AbortSignal): Promise<ExposureSeen>;
+  observe(desired: ExecDesired | undefined, wish: NetworkWish, signal: AbortSignal): Promise<ExposureSeen>;
   apply(step: ExposureStep, signal: AbortSignal): Promise<void>;
   /** Creates the network of the containers if it does not exist; rejects if that fails. */
   ensureNetwork(engine: Engine, signal: AbortSignal): Promise<void>;
@@ -94,7 +94,7 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
   }
 
   return {
-    async look(desired, { subnet, vrfs }, signal) {
+    async observe(desired, { subnet, vrfs }, signal) {
       const containers = desired?.config.containers ?? [];
       const handsOver = containers.some(({ interfaces }) => interfaces.length > 0);
       const usesVrf = containers.some(({ vrf }) => vrf !== undefined);

@@ -57,7 +57,7 @@ async function untilEnded(
 ): Promise<DataStoreTask | undefined> {
   let awaySince: number | undefined;
   while (!signal.aborted) {
-    const task = await look(call, id).catch((error: unknown) => {
+    const task = await readTask(call, id).catch((error: unknown) => {
       awaySince ??= call.clock.elapsed();
       if (!isAbsent(error) || call.clock.elapsed() - awaySince > AWAY_MS) throw error;
       return undefined;
@@ -72,7 +72,7 @@ async function untilEnded(
   return undefined;
 }
 
-async function look(call: Call, id: string): Promise<DataStoreTask> {
+async function readTask(call: Call, id: string): Promise<DataStoreTask> {
   const { tasks } = await fetchTasks(call);
   const task = tasks.find((one) => one.id === id);
   if (task === undefined) throw new SessionError("not-found", `the task ${id} is gone: somebody has cleared it`);

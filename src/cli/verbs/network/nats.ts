@@ -62,9 +62,9 @@ function listText({ terminal, clock, positionals }: Call, { nats, total, truncat
   const lines = nats.map(({ trackerID, type, networkName, insideCIDR, outsideCIDR, hits, latestHit }) => {
     const where = networkName === "" ? "" : ` in ${networkName}`;
     const outside = outsideCIDR === "" ? "the interface's address" : outsideCIDR;
-    const way = type === "inside" ? `${insideCIDR} → ${outside}` : `${outside} → ${insideCIDR}`;
+    const translation = type === "inside" ? `${insideCIDR} → ${outside}` : `${outside} → ${insideCIDR}`;
     const last = latestHit === null ? "" : `, last ${formatDuration(now - latestHit * 1000)} ago`;
-    return `${terminal.style("bold", trackerID)} ${way}${where}: ${formatCount(hits, "hit")}${last}\n`;
+    return `${terminal.style("bold", trackerID)} ${translation}${where}: ${formatCount(hits, "hit")}${last}\n`;
   });
   return lines.join("") + (truncated === true ? `not all: there are ${total}\n` : "");
 }

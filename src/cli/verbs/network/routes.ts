@@ -46,7 +46,7 @@ export const routesVerb: Verb = {
   output: z.union([RouteList, RouteAnswer]),
   async run(call) {
     const to = call.positionals[0];
-    return to === undefined ? showRoutes(call) : showWay(call, to);
+    return to === undefined ? showRoutes(call) : showRouteTo(call, to);
   },
 };
 
@@ -62,7 +62,7 @@ async function showRoutes(call: Call): Promise<ExitClass> {
   return "ok";
 }
 
-async function showWay(call: Call, to: string): Promise<ExitClass> {
+async function showRouteTo(call: Call, to: string): Promise<ExitClass> {
   if (!RouteQuery.shape.to.safeParse(to).success) throw new InputError("usage", `'${to}' is not an IPv4 address`);
   const answer = await ask(call, { method: "GET", path: `/v1/route?to=${to}`, socket: READ_SOCKET }, RouteAnswer);
   call.terminal.out(call.settings.isJson ? `${safeJson(answer)}\n` : answerText(plainValue(answer)));
@@ -133,15 +133,15 @@ function answerText({ to, kind, via, link, source, table, matched }: RouteAnswer
   const refused = REFUSED[kind];
   if (refused !== undefined) return `${to}: ${refused}\n`;
   if (kind === "local") return `${to} is this machine's own\n`;
-  const way = [
+  const route = [
     to,
     ...(via === undefined ? ["directly"] : [`via ${via}`]),
     ...(link === undefined ? [] : [`dev ${link}`]),
     ...(source === undefined ? [] : [`src ${source}`]),
   ].join(" ");
   const where = table === undefined ? "" : ` of table ${tableName(table)}`;
-  if (matched === undefined) return `${way}${table === undefined ? "" : `, table ${tableName(table)}`}\n`;
+  if (matched === undefined) return `${route}${table === undefined ? "" : `, table ${tableName(table)}`}\n`;
   const { destination, metric, isOurs, protocol } = matched;
   const by = isOurs ? "holdfast" : (MAKERS[protocol] ?? `protocol ${protocol}`);
-  return `${way}\n  by ${destinationText(destination)}${metric === 0 ? "" : ` metric ${metric}`}${where} (${by})\n`;
+  return `${route}\n  by ${destinationText(destination)}${metric === 0 ? "" : ` metric ${metric}`}${where} (${by})\n`;
 }

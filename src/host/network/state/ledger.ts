@@ -51,7 +51,7 @@ export class NetworkLedger {
   readonly #dir: string;
   readonly #boot: string;
   #content: LedgerContent | undefined;
-  readonly #inTurn = serialQueue();
+  readonly #serially = serialQueue();
 
   constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
     this.#file = networkLedgerFile(files, stateDir, onDamage);
@@ -68,7 +68,7 @@ export class NetworkLedger {
 
   /** Changes the content durably, one change at a time; writes nothing if nothing changes. */
   change(part: Partial<LedgerContent>): Promise<void> {
-    return this.#inTurn(() => this.#write(part));
+    return this.#serially(() => this.#write(part));
   }
 
   async #write(part: Partial<LedgerContent>): Promise<void> {

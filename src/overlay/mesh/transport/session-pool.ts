@@ -64,7 +64,7 @@ export class SessionPool<Session extends PooledSession> {
    */
   async take(signal?: AbortSignal): Promise<Session> {
     signal?.throwIfAborted();
-    const open = this.#sessions.filter(({ isOpen }) => isOpen);
+    const open = this.#open();
     const least = open.reduce<Session | undefined>((a, b) => (a === undefined || b.load < a.load ? b : a), undefined);
     if (least !== undefined && least.load < least.maxStreams) {
       // While there is room, requests do not wait for the new session.
@@ -92,6 +92,10 @@ export class SessionPool<Session extends PooledSession> {
     this.#refuse(error);
     for (const session of this.#sessions) session.destroy(error.message);
     this.#sessions = [];
+  }
+
+  #open(): readonly Session[] {
+    return this.#sessions.filter(({ isOpen }) => isOpen);
   }
 
   #wait(signal: AbortSignal | undefined): Promise<Session> {
@@ -122,7 +126,7 @@ export class SessionPool<Session extends PooledSession> {
     while (
       this.#waiting.size > this.#dials * MAX_STREAMS &&
       this.#dials < maxDials &&
-      this.#sessions.length + this.#dials < MAX_SESSIONS
+      this.#open().length + this.#dials < MAX_SESSIONS
     )
       this.#dial();
   }

@@ -15,14 +15,14 @@ const saysNumber = (text: string, kind: string) => ({
 
 /** A whole number within bounds. */
 export function whole(min: number, max: number, text = `must be a whole number, ${min}..${max}`) {
-  const told = saysNumber(text, `a whole number, ${min}..${max}`);
-  return z.int(told).min(min, told).max(max, told);
+  const error = saysNumber(text, `a whole number, ${min}..${max}`);
+  return z.int(error).min(min, error).max(max, error);
 }
 
 /** A number within bounds. */
 export function decimal(min: number, max: number) {
-  const told = saysNumber(`must be a number, ${min}..${max}`, `a number, ${min}..${max}`);
-  return z.number(told).min(min, told).max(max, told);
+  const error = saysNumber(`must be a number, ${min}..${max}`, `a number, ${min}..${max}`);
+  return z.number(error).min(min, error).max(max, error);
 }
 
 export const Enabled = z.boolean(says("must be true or false")).optional();

@@ -54,12 +54,12 @@ const bothCases = <const T extends string>(values: readonly T[]) =>
 
 /** A whole number that some clients write as text. */
 function wholeOrText(min: number, max: number) {
-  const told = says(`must be a whole number, ${min}..${max}`);
+  const error = says(`must be a whole number, ${min}..${max}`);
   const written = z
     .string()
     .regex(/^\d{1,10}$/)
-    .refine((digits) => Number(digits) >= min && Number(digits) <= max, told);
-  return z.union([z.int(told).min(min, told).max(max, told), written], told);
+    .refine((digits) => Number(digits) >= min && Number(digits) <= max, error);
+  return z.union([z.int(error).min(min, error).max(max, error), written], error);
 }
 
 /** Name of a container or volume, used in DNS, in paths and as a trigger event. */
@@ -95,14 +95,14 @@ export const NOT_WORDS = "has a quote that is never closed, or no word";
 export const recordFields = {
   name: ContainerName.meta({ description: "Also its name in DNS and of the trigger that starts and stops it" }),
   description: Description,
-  enabled: Flag.optional().meta({ description: "Whether it may run at all; true unless told" }),
+  enabled: Flag.optional().meta({ description: "Whether it may run at all; true by default" }),
   execType: z.enum(["service", "recurring", "onDemand"], says("must be one of service, recurring, onDemand")),
   image: Image,
   command: Line(MAX_LINE).optional().meta({ description: "Words in place of the image's own, as in a shell" }),
   hostname: text()
     .regex(/^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$/, says("must be one label of a DNS name"))
     .optional()
-    .meta({ description: "The container's name unless told; not the name of another container" }),
+    .meta({ description: "The container's name by default; not the name of another container" }),
   user: text()
     .regex(/^[A-Za-z0-9_][\w.-]{0,31}\$?(?::[A-Za-z0-9_][\w.-]{0,31}\$?)?$/, says("must be user or user:group"))
     .optional()
@@ -111,14 +111,14 @@ export const recordFields = {
   useInit: Flag.optional().meta({ description: "A small init as process 1" }),
   stopTime: wholeOrText(0, ONE_DAY)
     .optional()
-    .meta({ description: "Seconds between the signal to stop and the kill; 30 unless told" }),
+    .meta({ description: "Seconds between the signal to stop and the kill; 30 by default" }),
   requireConnectivity: Flag.optional().meta({ description: "Wait for the control plane where a volume is encrypted" }),
   saveOutput: Flag.optional().meta({ description: "Keep its output at the control plane" }),
   schedule: Line(256)
     .optional()
     .meta({ description: "`rate(<n> minutes|hours|days)` or five cron fields, in UTC; of a recurring one" }),
   dns: Address.optional().meta({ description: "A resolver in place of the node's" }),
-  ip: Address.optional().meta({ description: "An address on the bridge of the containers; one is chosen unless told" }),
+  ip: Address.optional().meta({ description: "An address on the bridge of the containers; one is chosen by default" }),
   requires: Requires,
 } as const;
 
@@ -144,10 +144,10 @@ export const ContainerHealthCheck = z.looseObject(
       .min(1, says("must not be empty"))
       .refine((line) => (shellWords(line)?.words.length ?? 0) > 0, says(NOT_WORDS))
       .meta({ description: "Runs in the container; not 0 is bad" }),
-    interval: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 30 unless told" }),
-    timeout: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 30 unless told" }),
-    startPeriod: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 0 unless told" }),
-    retries: whole(0, 1000).optional().meta({ description: "Failures in a row; 3 unless told" }),
+    interval: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 30 by default" }),
+    timeout: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 30 by default" }),
+    startPeriod: decimal(0, ONE_DAY).optional().meta({ description: "Seconds; 0 by default" }),
+    retries: whole(0, 1000).optional().meta({ description: "Failures in a row; 3 by default" }),
   },
   object,
 );
@@ -163,13 +163,13 @@ const UlimitValue = whole(-1, Number.MAX_SAFE_INTEGER).meta({ description: "-1 i
 export const UlimitItem = z.looseObject({ type: bothCases(ulimitTypes), soft: UlimitValue, hard: UlimitValue }, object);
 export const ContainerLimits = z.looseObject(
   {
-    cpuMax: CPU.meta({ description: "Percent of the whole machine; 50 unless told" }),
+    cpuMax: CPU.meta({ description: "Percent of the whole machine; 50 by default" }),
     memMax: decimal(MIN_MEMORY_MB, MAX_MEMORY_MB)
       .optional()
-      .meta({ description: "Megabytes; half of the machine's unless told" }),
+      .meta({ description: "Megabytes; half of the machine's by default" }),
     memHigh: decimal(MIN_MEMORY_MB, MAX_MEMORY_MB)
       .optional()
-      .meta({ description: "Megabytes from which it is slowed down; 45 % of the machine's unless told" }),
+      .meta({ description: "Megabytes from which it is slowed down; 45 % of the machine's by default" }),
     ...rates,
     limits: list(UlimitItem, EXEC_LIMITS.ulimits),
   },
@@ -190,9 +190,9 @@ export const NodeLimits = z.looseObject(
 
 export const Logging = z.looseObject(
   {
-    maxFileSize: whole(1, 102_400).optional().meta({ description: "Megabytes; 10 unless told" }),
+    maxFileSize: whole(1, 102_400).optional().meta({ description: "Megabytes; 10 by default" }),
     maxLogFileSize: whole(1, 102_400).optional().meta({ description: "Another name of `maxFileSize`" }),
-    numFiles: whole(1, 1000).optional().meta({ description: "3 unless told" }),
+    numFiles: whole(1, 1000).optional().meta({ description: "3 by default" }),
   },
   object,
 );
@@ -247,7 +247,7 @@ export const VirtualNetworkItem = z.looseObject(
       .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/, says("must be the name of a virtual network"))
       .meta({ description: "The name of a virtual network" }),
     ip: Address.meta({ description: "The container's address there" }),
-    allowOutbound: Flag.optional().meta({ description: "Whether it may open connections; false unless told" }),
+    allowOutbound: Flag.optional().meta({ description: "Whether it may open connections; false by default" }),
   },
   object,
 );
@@ -282,7 +282,7 @@ export const VolumeItem = z.looseObject(
     location: Line(1024)
       .regex(new RegExp(`^${STEP}(?:/${STEP}?)*$`, "u"), says("must be a directory below the data store"))
       .optional()
-      .meta({ description: "A directory of the node's data store; `volumes/<name>` unless told" }),
+      .meta({ description: "A directory of the node's data store; `volumes/<name>` by default" }),
   },
   object,
 );

@@ -94,7 +94,7 @@ export const list = <T extends z.ZodType>(item: T, most: number) =>
 const item = says("must be an object");
 const routeFields = {
   route: Network,
-  next: Address.optional().meta({ description: "The gateway of the interface unless told" }),
+  next: Address.optional().meta({ description: "The gateway of the interface by default" }),
   description: Description,
   requires: Requires,
 };

@@ -23,8 +23,8 @@ const shared = {
   tunnels: list(TunnelItem, NETWORK_LIMITS.tunnels),
   vrfs: list(VrfItem, NETWORK_LIMITS.vrfs),
   ...routingLists,
-  forwarding: Flag.optional().meta({ description: "Route packets between interfaces; false unless told" }),
-  darkMode: Flag.optional().meta({ description: "Answer nothing that was not asked for; false unless told" }),
+  forwarding: Flag.optional().meta({ description: "Route packets between interfaces; false by default" }),
+  darkMode: Flag.optional().meta({ description: "Answer nothing that was not asked for; false by default" }),
 } as const;
 
 /** The section `network` of a node, as strict as the API is; unknown fields are kept. */
@@ -33,7 +33,7 @@ export const NetworkSection: z.ZodType<JsonObject> = z
     {
       interfaces: list(InterfaceItem, NETWORK_LIMITS.interfaces),
       ...shared,
-      bridgeCIDR: Network.optional().meta({ description: "The network of the containers; 172.18.0.0/16 unless told" }),
+      bridgeCIDR: Network.optional().meta({ description: "The network of the containers; 172.18.0.0/16 by default" }),
     },
     says("must be an object"),
   )

@@ -50,7 +50,7 @@ export function noteOverlaps(reader: NetworkReader, addresses: readonly PlacedAd
     if (blocks === undefined) byVrf.set(block.vrf, [block]);
     else blocks.push(block);
   }
-  const told = new Set<string>();
+  const reported = new Set<string>();
   for (const blocks of byVrf.values()) {
     const open: Block[] = [];
     for (const block of blocks.toSorted((a, b) => Buffer.compare(a.low, b.low) || Buffer.compare(b.high, a.high))) {
@@ -58,8 +58,8 @@ export function noteOverlaps(reader: NetworkReader, addresses: readonly PlacedAd
       const other = open.findLast(({ link }) => link !== block.link);
       open.push(block);
       const key = `${block.link} ${other?.link}`;
-      if (other === undefined || told.has(key) || told.size >= MAX_WARNINGS) continue;
-      told.add(key);
+      if (other === undefined || reported.has(key) || reported.size >= MAX_WARNINGS) continue;
+      reported.add(key);
       const text = `${block.address} overlaps ${other.address} of ${other.link}`;
       reader.note("E_SUBNET_OVERLAP", block.at, block.field, text);
     }

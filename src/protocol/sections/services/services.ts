@@ -51,7 +51,7 @@ const shape = {
   port: ItemPort,
   sourceInterface: LinkName.optional(),
   sourceFromClusterIP: z.boolean(says("must be true or false")).optional(),
-  connectTimeout: decimal(1, 600).optional().meta({ description: "Seconds; 5 unless told" }),
+  connectTimeout: decimal(1, 600).optional().meta({ description: "Seconds; 5 by default" }),
   idleTimeout: IdleTimeout,
   healthCheck: HealthCheck.optional().meta({ description: "A target that fails it is withdrawn" }),
   description: Description,

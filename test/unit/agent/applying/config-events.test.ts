@@ -12,13 +12,13 @@ function setUp() {
   const clock = new FakeClock();
   const sent: NodeEvent[] = [];
   const events = createEventLog({ clock, sink: (event) => void sent.push(event) });
-  const look = new ConfigEvents({ clock, events });
+  const configEvents = new ConfigEvents({ clock, events });
   return {
     clock,
     /** Returns the events for this status of a section. */
-    see: (changes: Partial<Standing>, desired: Parameters<ConfigEvents["look"]>[0] = {}): readonly NodeEvent[] => {
+    see: (changes: Partial<Standing>, desired: Parameters<ConfigEvents["evaluate"]>[0] = {}): readonly NodeEvent[] => {
       sent.length = 0;
-      look.look(desired, [
+      configEvents.evaluate(desired, [
         {
           section: "core",
           outcome: { state: "converged" },

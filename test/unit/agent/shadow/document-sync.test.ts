@@ -151,7 +151,7 @@ describe("documents", () => {
     await waitFor("the document", () => documents.version("node") === 2);
     await waitFor("the rest", () => requested.length === 1);
     await put("node", 3, nodeDocument({ tags: { a: "b" } }));
-    sync.look(["node"]);
+    sync.request(["node"]);
     await waitFor("the newer one", () => documents.version("node") === 3);
     await put("node", 4, nodeDocument());
     await clock.advance(600_000);
@@ -175,11 +175,11 @@ describe("documents", () => {
     await put("node", 2, { ...nodeDocument(), state: "ASLEEP" });
     connect();
     await waitFor("the refusal", () => refused.length === 1);
-    sync.look(["node"]);
+    sync.request(["node"]);
     await waitFor("the second look", () => requested.length >= 2);
     expect(refused).toEqual(["node 2 invalid-document"]);
     await put("node", 3, nodeDocument());
-    sync.look(["node"]);
+    sync.request(["node"]);
     await waitFor("the newer one", () => documents.version("node") === 3);
   });
 
@@ -207,7 +207,7 @@ test("a version below the floor is fetched again once the floor is reset", async
   connect();
   await waitFor("the document", () => documents.version("node") === 9);
   await put("node", 5, nodeDocument({ tags: { a: "b" } }));
-  sync.look(["node"]);
+  sync.request(["node"]);
   await waitFor("the refusal", () => refused.length === 1);
   expect(refused).toEqual(["node 5 below-floor"]);
   await documents.resetFloor("node");
@@ -259,7 +259,7 @@ describe("a download that is not a document", () => {
     await waitFor("the refusal", () => refused.length === 1);
     expect(refused).toEqual(["node 2 invalid-document"]);
     offer.set("node", { version: 7, body: await signDocument(key, "node", 7, nodeDocument()) });
-    sync.look(["node"]);
+    sync.request(["node"]);
     await waitFor("the document", () => documents.version("node") === 7);
   });
 });
@@ -282,7 +282,7 @@ test.each([
     await new Promise(setImmediate);
     answer(200);
     if (code !== 500) {
-      sync.look(["node"]);
+      sync.request(["node"]);
       connect();
     }
     await clock.advance(wait - 1);
@@ -353,7 +353,7 @@ test("fetches refused documents again when the keys or the node's document chang
   await waitFor("the refusal", () => refused.length === 1);
   const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [next], 2), root);
   offer.set("keys", { version: 2, body: JSON.stringify([{ jws }]) });
-  sync.look(["keys"]);
+  sync.request(["keys"]);
   await waitFor("the document", () => documents.version("node") === 2);
 });
 
@@ -363,15 +363,15 @@ test("does not fetch a rolled back version again, and a newer one ends the rollb
   connect();
   await waitFor("the first", () => documents.version("node") === 2);
   await put("node", 3, nodeDocument({ tags: { bad: "yes" } }));
-  sync.look(["node"]);
+  sync.request(["node"]);
   await waitFor("the second", () => documents.version("node") === 3);
   await documents.rollBack("node", clock.now());
   const before = accepted.length;
   requested.length = 0;
-  sync.look(["node"]);
+  sync.request(["node"]);
   await waitFor("the question", () => requested.length > 0);
   await put("node", 4, nodeDocument());
-  sync.look(["node"]);
+  sync.request(["node"]);
   await waitFor("the newer one", () => documents.version("node") === 4);
   expect(accepted.slice(before)).toEqual(["node"]);
   expect(refused).toEqual([]);
@@ -386,15 +386,15 @@ test("a cluster that only the rolled back document names is no failure", async (
   await waitFor("the cluster", () => documents.version("cluster") === 3);
   await put("node", 3, nodeDocument({ cluster: "b.example.net" }));
   await put("cluster", 1, clusterDocument("b.example.net"));
-  sync.look(["node", "cluster"]);
+  sync.request(["node", "cluster"]);
   await waitFor("the other cluster", () => documents.version("cluster") === 1);
   await documents.rollBack("node", clock.now());
   const before = accepted.length;
   await put("cluster", 2, clusterDocument("b.example.net"));
-  sync.look(["cluster"]);
+  sync.request(["cluster"]);
   await clock.advance(5000);
   await put("node", 4, nodeDocument({ cluster: "b.example.net" }));
-  sync.look(["node"]);
+  sync.request(["node"]);
   await waitFor("the newer one", () => documents.version("cluster") === 2);
   expect(accepted.slice(before)).toEqual(["node", "cluster"]);
   expect(refused).toEqual([]);

@@ -26,7 +26,7 @@ test("stores what was acknowledged the first time and at the end of the session,
   await waitFor("it is kept", () => kept.length === 1);
   expect(kept).toEqual([{ version: 1, facts: { memory: 1 } }]);
   facts.memory = 500;
-  reporting.look();
+  reporting.evaluate();
   await clock.advance(120_000);
   await waitFor("the second report", () => reporting.version === 2);
   expect(kept).toHaveLength(1);

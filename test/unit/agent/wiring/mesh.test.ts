@@ -85,7 +85,7 @@ function setUp(config: Config = {}, capabilities = "CapEff:\t0000000000002000\n"
 
 test("a node without a path to others reports nothing, and has only the timer of its start", async () => {
   const { mesh, clock, counts } = setUp();
-  mesh.look();
+  mesh.refresh();
   expect([mesh.facts(), await mesh.sample(forever), mesh.dataPlane()]).toEqual([
     {},
     {},
@@ -126,7 +126,7 @@ test("the shadow and the status name the path in use, and subscribers get change
 test("stores minutes of round trips as records, with the hops found and their names", async () => {
   const rig = setUp({ gateway: { enabled: false, monitorHopsMode: "always" } });
   rig.stand();
-  rig.mesh.look();
+  rig.mesh.refresh();
   await rig.clock.advance(1000);
   rig.mesh.notices.onRtt([BUCKET, { ...BUCKET, answered: 0 }]);
   await settle();
@@ -144,7 +144,7 @@ test("stores minutes of round trips as records, with the hops found and their na
 test("does not trace without the capability, and reports that once", async () => {
   const rig = setUp({ gateway: { monitorHopsMode: "always" } }, "CapEff:\t0000000000001fff\n");
   rig.stand();
-  rig.mesh.look();
+  rig.mesh.refresh();
   await rig.clock.advance(120_000);
   expect(rig.counts.ran).toBe(0);
   expect(rig.seen.map(({ eventType, level }) => `${level} ${eventType}`)).toEqual(["WARNING Gateway Hop Monitoring"]);

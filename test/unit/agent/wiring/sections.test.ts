@@ -162,7 +162,7 @@ const deps: SectionDeps = {
       open: () => new ModelEngine(),
       space: () => undefined,
       ensureNetwork: nowhere,
-      onLook: nothing,
+      requestPass: nothing,
       onRefused: nothing,
     }),
     surroundings: nowhere,

@@ -68,6 +68,22 @@ test("without wait it is done once it is handed over", async () => {
   expect(seen[0]?.wait).toBe(false);
 });
 
+test("without wait its id is told, and its outcome is kept and audited", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({ handlers: { "trigger.run": () => Promise.reject(new InputError("busy", "too much to do")) } });
+  const ids: string[] = [];
+  const reboot = { ...PING, event: "node-reboot", body: {}, wait: false };
+  const onSent = (id: string): void => void ids.push(id);
+  await controller.triggers.run(node.uid, reboot, { signal: never(), onSent }).catch(() => undefined);
+  const [id = ""] = ids;
+  await until(() => controller.triggers.sent(node.uid, id)?.outcome !== undefined);
+  expect(controller.triggers.sent(node.uid, id)).toMatchObject({ id, event: "node-reboot", outcome: "busy" });
+  expect(controller.triggers.sent("00000000-0000-4000-8000-000000000000", id)).toBeUndefined();
+  const { items } = controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
+  expect(items.map(({ value }) => value)).toContain(`node-reboot of ${PING.user} ended: busy`);
+});
+
 test("an offline and an unknown node are refused at once, with and without wait", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");

@@ -236,7 +236,7 @@ describe("what the service refuses", () => {
 });
 
 describe("GET /node/license", () => {
-  it("answers a license as text, for an appliance unless told", async () => {
+  it("answers a license as text, for an appliance by default", async () => {
     const answer = await bench.call("GET", "/node/license?name=new-node");
     expect(answer.status).toBe(200);
     expect(answer.headers.get("content-type")).toMatch(/^text\/plain/);

@@ -43,12 +43,12 @@ const lines = (text: string): unknown[] =>
 
 describe("POST /node/{nodeID}/trigger/{event}", () => {
   it("answers true without waiting, and the node's answer with it", async () => {
-    expect((await trigger("tg-ping")).json).toBe(true);
+    expect((await trigger("flows")).json).toBe(true);
     expect((await trigger("tg-ping?wait=1", { host: "::1", name: "tg-ping" })).json).toEqual({
       output: { message: "pong" },
     });
     expect(requests()).toEqual([
-      { event: "tg-ping", body: {}, wait: false, user: "admin", deadlineMs: 60_000 },
+      { event: "flows", body: {}, wait: false, user: "admin", deadlineMs: 30_000 },
       { event: "tg-ping", body: { host: "::1", name: "tg-ping" }, wait: true, user: "admin", deadlineMs: 60_000 },
     ]);
     expect(timers).toEqual([]);
@@ -65,14 +65,14 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     ["?wait=0&wait=1", true],
     ["?stream=0", false],
   ])("%s waits: %s", async (query, wait) => {
-    expect((await trigger(`any-event${query}`)).status).toBe(200);
+    expect((await trigger(`flows${query}`)).status).toBe(200);
     expect(requests()).toMatchObject([{ wait }]);
   });
 
   it.each([
-    ["any-event", 15_000],
-    ["tg-traceroute", 60_000],
-    ["tg-nc", 60_000],
+    ["any-event?wait=1", 15_000],
+    ["tg-traceroute?wait=1", 60_000],
+    ["tg-nc?wait=1", 60_000],
     ["speed-test", 120_000],
     ["tg-ping?stream=1", 660_000],
   ])("gives %s its deadline of %d ms", async (event, deadlineMs) => {
@@ -107,17 +107,53 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     expect(requests()).toEqual([]);
   });
 
+  it.each([
+    ["no-such-event", {}, /^event: no trigger event no-such-event/],
+    ["tg-ping", {}, /^host: /],
+    ["tg-ping", { host: "-f" }, /^host: /],
+  ])("checks %s with %j before it answers without wait", async (event, body, line) => {
+    const answer = await trigger(event, body);
+    expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
+    expect(requests()).toEqual([]);
+  });
+
+  it("without wait names a record that tells the outcome to those who may send the event", async () => {
+    const { triggers } = bench.fleet.store;
+    const id = "4d3f0a44-7d2b-4b7e-8f0e-0d8f7b1c2a11";
+    bench.fleet.script = (_, { onSent, onOutcome }) => {
+      triggers.add({ id, node: uid, event: "node-reboot", user: "admin" }, 1000);
+      onSent?.(id);
+      triggers.settle(id, "interrupted");
+      onOutcome?.("interrupted");
+      return Promise.resolve(true);
+    };
+    const answer = await trigger("node-reboot");
+    expect([answer.status, answer.json, answer.headers.get("holdfast-trigger")]).toEqual([200, true, id]);
+    const record = { id, event: "node-reboot", user: "admin", sentAt: 1000, outcome: "interrupted" };
+    const read = (key?: string, node = uid) =>
+      bench.call("GET", `/v2/node/${node}/trigger/${id}`, key === undefined ? {} : { key });
+    expect((await read()).json).toEqual(record);
+    expect((await read(bench.keyFor(["nodes::service:node-reboot"]))).json).toEqual(record);
+    for (const right of ["nodes::service:tg-ping", "nodes::read", "events::read"]) {
+      expect((await read(bench.keyFor([right]))).status).toBe(403);
+    }
+    expect((await read(undefined, bench.fleet.add({ name: "two" }).uid)).status).toBe(404);
+    const audits = JSON.stringify((await bench.call("GET", `/v2/audit/${uid}`)).json);
+    expect(audits).toContain("node-reboot of admin ended: interrupted");
+  });
+
   it("refuses a body too deep to be signed and parsed by the node", async () => {
     const nested = (levels: number): unknown => JSON.parse(`${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`);
-    expect((await trigger("tg-ping", nested(28))).status).toBe(200);
+    expect((await trigger("tg-ping?wait=1", nested(28))).status).toBe(200);
     const answer = await trigger("tg-ping", nested(29));
     expect([answer.status, answer.json]).toEqual([422, ["body: nested deeper than 28 levels"]]);
     expect(requests()).toHaveLength(1);
   });
 
   it("is open to the permission of the event and to the blanket one", async () => {
-    expect((await trigger("tg-ping", {}, await bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(200);
-    expect((await trigger("tg-ping", {}, await bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
+    const ping = { host: "::1" };
+    expect((await trigger("tg-ping", ping, await bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(200);
+    expect((await trigger("tg-ping", ping, await bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
     expect((await trigger("node-reboot", {}, await bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
     const guarded = await bench.keyFor(["nodes::remote-execute"], ["*"], ["nodes::service:node-reboot"]);
     expect((await trigger("node-reboot", {}, guarded)).status).toBe(403);
@@ -167,7 +203,7 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
       throw error;
     };
     for (const query of ["?wait=1", "?stream=1", ""]) {
-      const answer = await trigger(`tg-ping${query}`);
+      const answer = await trigger(`tg-ping${query}`, { host: "::1" });
       const told = status === 422 ? [error.message] : { code: error.code, error: error.message };
       expect([answer.status, answer.json]).toEqual([status, told]);
     }

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { PassThrough, Writable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { IdleCheck } from "../../../../src/overlay/flow/idle-check.ts";
@@ -117,6 +118,8 @@ describe("a turn writer", () => {
     writer.write(Buffer.alloc(5000));
     expect(writer.taken).toBe(10);
     to.destroy();
+    // Only then does the stream empty its queue.
+    await once(to, "close");
     expect(writer.taken).toBe(10);
   });
 });

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { rateTimetable, timetable } from "../../../../../src/agent/containers/supervision/schedule.ts";
 
 const at = (text: string): number => Date.parse(`${text}Z`);
@@ -18,10 +18,16 @@ test.each([
   ["0 0 ? * 5", "2026-03-02T00:00:00", "2026-03-06T00:00:00"],
   ["0 0 13 * ?", "2026-03-02T00:00:00", "2026-03-13T00:00:00"],
   ["0 12 * * *", "2026-03-01T11:59:59.999", "2026-03-01T12:00:00"],
-  // Summer time starts in Europe that night; the times are UTC.
-  ["30 2 * * *", "2026-03-28T12:00:00", "2026-03-29T02:30:00"],
 ])("%s after %s is %s", (text, after, expected) => {
   expect(timetable({ kind: "cron", text }).next(at(after))).toBe(at(expected));
+});
+
+test("times are UTC, also on a machine whose summer time starts that night", () => {
+  vi.stubEnv("TZ", "Europe/Berlin");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(new Date(at("2026-03-29T02:30:00")).getHours()).toBe(4);
+  const nightly = timetable({ kind: "cron", text: "30 2 * * *" });
+  expect(nightly.next(at("2026-03-28T12:00:00"))).toBe(at("2026-03-29T02:30:00"));
 });
 
 test("does not make up for missed runs of a cron", () => {

@@ -97,6 +97,20 @@ test("after a restart clears what has ended, keeps what holds, and leaves foreig
   expect(messages()).toEqual(["INFO CLEARED a is back"]);
 });
 
+test("keeps a condition open whose object is longer than its event shows", async () => {
+  const { clock, see, watch, messages } = stage();
+  const object = "a".repeat(300);
+  await clock.advance(60_000);
+  see(object);
+  await clock.advance(5000);
+  watch.refresh();
+  await clock.advance(10_000);
+  expect(messages()).toEqual([`ERROR EXCEEDED ${object} is gone`]);
+  see();
+  await clock.advance(5000);
+  expect(messages().slice(1)).toEqual([`INFO CLEARED ${object} is back`]);
+});
+
 test("reports nothing once closed", async () => {
   const { clock, see, watch, messages } = stage();
   await clock.advance(60_000);

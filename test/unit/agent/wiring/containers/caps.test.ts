@@ -33,7 +33,7 @@ function caps(files: Readonly<Record<string, string>>, isKnown = true) {
     groups: () => (isKnown ? groups : undefined),
     info: () => INFO,
     clock,
-    onLook: () => (polls += 1),
+    requestPass: () => (polls += 1),
   });
   return {
     opened,
@@ -54,9 +54,9 @@ test("sets limits, reverts a manual change, and removes them", async () => {
     [`${GROUP}/memory.max`]: "max\n",
     [`${GROUP}/memory.high`]: "max\n",
   });
-  const steps = (limits: object) => planCaps(limits, opened.look(INFO)).length;
+  const steps = (limits: object) => planCaps(limits, opened.observe(INFO)).length;
   const wanted = { cpuMax: 150, memMaxBytes: 1 << 20 };
-  expect(opened.look(undefined)).toBeUndefined();
+  expect(opened.observe(undefined)).toBeUndefined();
   expect([steps({}), steps(wanted)]).toEqual([0, 1]);
   await opened.apply(wanted, signal);
   expect(steps(wanted)).toBe(0);
@@ -71,11 +71,11 @@ test("sets limits, reverts a manual change, and removes them", async () => {
 test.each([true, false])("reports once that a machine cannot limit (groups known: %s)", async (isKnown) => {
   const { opened } = caps({}, isKnown);
   const wanted = { cpuMax: 150 };
-  expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
+  expect(planCaps(wanted, opened.observe(INFO))).toHaveLength(1);
   await opened.apply(wanted, signal);
-  expect(planCaps(wanted, opened.look(INFO))).toEqual([]);
-  expect(capsNotices(wanted, opened.look(INFO))).toHaveLength(1);
-  expect(planCaps({}, opened.look(INFO))).toEqual([]);
+  expect(planCaps(wanted, opened.observe(INFO))).toEqual([]);
+  expect(capsNotices(wanted, opened.observe(INFO))).toHaveLength(1);
+  expect(planCaps({}, opened.observe(INFO))).toEqual([]);
 });
 
 test("reports refused limits with a reason, and retries after a minute", async () => {
@@ -85,7 +85,7 @@ test("reports refused limits with a reason, and retries after a minute", async (
   });
   const wanted = { cpuMax: 150 };
   await opened.apply(wanted, signal);
-  const refused = opened.look(INFO);
+  const refused = opened.observe(INFO);
   expect([planCaps(wanted, refused), capsNotices(wanted, refused)]).toEqual([[], []]);
   expect(capsWaits(wanted, refused)).toMatchObject([{ code: "limits-refused", path: "exec.limits" }]);
   expect([capsWaits({}, refused), polls()]).toEqual([[], 0]);
@@ -93,9 +93,9 @@ test("reports refused limits with a reason, and retries after a minute", async (
   write(`${GROUP}/cpu.max`, "max 100000\n");
   await clock.advance(60_000);
   expect(polls()).toBe(1);
-  expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
+  expect(planCaps(wanted, opened.observe(INFO))).toHaveLength(1);
   await opened.apply(wanted, signal);
-  expect([planCaps(wanted, opened.look(INFO)), capsWaits(wanted, opened.look(INFO))]).toEqual([[], []]);
+  expect([planCaps(wanted, opened.observe(INFO)), capsWaits(wanted, opened.observe(INFO))]).toEqual([[], []]);
   // Also when nothing more of the engine is needed.
-  expect(planCaps({}, opened.look(undefined))).toHaveLength(1);
+  expect(planCaps({}, opened.observe(undefined))).toHaveLength(1);
 });

@@ -96,10 +96,10 @@ const steps = (...of: Parameters<typeof around>): readonly string[] =>
 test("reports a link of the containers that existed and does not any more", async () => {
   const { root, exposure } = rig(["holdfast0"]);
   await exposure.ensureNetwork(new ModelEngine().engine, signal);
-  const before = await exposure.look(undefined, wish, signal);
+  const before = await exposure.observe(undefined, wish, signal);
   expect([before.isBridgeGone, codes(before, true)]).toEqual([false, []]);
   rmSync(join(root, "/sys/class/net/holdfast0"), { recursive: true });
-  const after = await exposure.look(undefined, wish, signal);
+  const after = await exposure.observe(undefined, wish, signal);
   expect(codes(after, true)).toEqual(["link-gone"]);
   expect(steps(after, true)).toEqual([
     "restore link holdfast0: recreates the container bridge holdfast0; containers on it: 1",
@@ -110,7 +110,7 @@ test("reports a link of the containers that existed and does not any more", asyn
 
 test("reports an address of a link in the range of running containers", async () => {
   const { exposure } = rig(["holdfast0"]);
-  const found = await exposure.look(undefined, wish, signal);
+  const found = await exposure.observe(undefined, wish, signal);
   const addresses = new Map([["holdfast0", ["172.30.0.1"]]]);
   expect(codes({ ...found, addresses }, true)).toEqual([]);
   addresses.set("eth9", ["172.30.7.9"]);
@@ -120,11 +120,13 @@ test("reports an address of a link in the range of running containers", async ()
 test("reports nothing for an engine with another name of the link", async () => {
   const { exposure } = rig(["podman1"]);
   await exposure.ensureNetwork(new ModelEngine().engine, signal);
-  expect((await exposure.look(undefined, wish, signal)).isBridgeGone).toBe(false);
+  expect((await exposure.observe(undefined, wish, signal)).isBridgeGone).toBe(false);
 });
 
 test("the range is that of the requested documents, applied or not", async () => {
   const { exposure } = rig([]);
-  expect((await exposure.look(undefined, wish, signal)).subnet).toBe("172.30.0.0/16");
-  expect((await exposure.look(undefined, { ...wish, subnet: "172.18.0.0/16" }, signal)).subnet).toBe("172.18.0.0/16");
+  expect((await exposure.observe(undefined, wish, signal)).subnet).toBe("172.30.0.0/16");
+  expect((await exposure.observe(undefined, { ...wish, subnet: "172.18.0.0/16" }, signal)).subnet).toBe(
+    "172.18.0.0/16",
+  );
 });

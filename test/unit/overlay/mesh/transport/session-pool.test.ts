@@ -87,6 +87,16 @@ describe("a pool of sessions", () => {
     },
   );
 
+  it("dials for a request that comes while all are full and one is about to close", async () => {
+    const { sessions, take } = aPool(MAX_SESSIONS);
+    await take(MAX_SESSIONS * MAX_STREAMS);
+    const [ending] = sessions;
+    if (ending !== undefined) ending.isOpen = false;
+    const taken = take(1);
+    ending?.retire();
+    expect(await taken).toEqual([sessions[MAX_SESSIONS]]);
+  });
+
   it("dials another before the first is full, and nobody waits for it", async () => {
     const { sessions, dials, take } = aPool();
     await take(LOADED_STREAMS);
@@ -106,6 +116,26 @@ describe("a pool of sessions", () => {
     expect(new Set((await failed).map(({ status }) => status))).toEqual(new Set(["rejected"]));
     await pool.take();
     expect(sessions.filter(({ isDestroyed }) => !isDestroyed)).toHaveLength(1);
+  });
+
+  it("ends its sessions when it is dropped, and one whose dial ends later", async () => {
+    const { pool, sessions, take } = aPool();
+    await take(LOADED_STREAMS);
+    await take(1);
+    pool.drop(lost);
+    await new Promise(setImmediate);
+    expect(sessions.map(({ isDestroyed }) => isDestroyed)).toEqual([true, true]);
+  });
+
+  it("keeps the requests waiting for which another dial is running when one fails", async () => {
+    const { dials, pool } = aPool(2);
+    dials.failure = lost;
+    const waiting = Array.from({ length: MAX_STREAMS + 1 }, () => pool.take());
+    const results = Promise.allSettled(waiting);
+    await expect(waiting.at(-1)).rejects.toBe(lost);
+    dials.failure = undefined;
+    const failed = (await results).filter(({ status }) => status === "rejected");
+    expect(failed).toHaveLength(1);
   });
 
   it("fails every waiting request with the reason of the dial, and tries again for the next", async () => {
