@@ -96,7 +96,9 @@ test("a right to one node, and the right to see or manage nodes, activates none"
   const store = storeIn(openSqliteStore(join(dataDir, "controller.db")));
   for (const [at, [action, resource]] of grants.entries()) {
     const statements = [{ effect: "allow" as const, actions: [action] }];
-    await store.access.putApiKey(`key-${at}`, sha256Hex(`key-${at}`), [{ name: "test", statements, resources: [resource] }]);
+    await store.access.putApiKey(`key-${at}`, sha256Hex(`key-${at}`), [
+      { name: "test", statements, resources: [resource] },
+    ]);
   }
   await store.close();
   const controller = await runController({ dataDir });

@@ -77,11 +77,14 @@ test("without wait its id is told, and its outcome is kept and audited", async (
   const onSent = (id: string): void => void ids.push(id);
   await controller.triggers.run(node.uid, reboot, { signal: never(), onSent }).catch(() => undefined);
   const [id = ""] = ids;
-  await until(() => controller.triggers.sent(node.uid, id)?.outcome !== undefined);
-  expect(controller.triggers.sent(node.uid, id)).toMatchObject({ id, event: "node-reboot", outcome: "busy" });
-  expect(controller.triggers.sent("00000000-0000-4000-8000-000000000000", id)).toBeUndefined();
-  const { items } = controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
-  expect(items.map(({ value }) => value)).toContain(`node-reboot of ${PING.user} ended: busy`);
+  await until(async () => (await controller.triggers.sent(node.uid, id))?.outcome !== undefined);
+  expect(await controller.triggers.sent(node.uid, id)).toMatchObject({ id, event: "node-reboot", outcome: "busy" });
+  expect(await controller.triggers.sent("00000000-0000-4000-8000-000000000000", id)).toBeUndefined();
+  const audits = async (): Promise<readonly string[]> => {
+    const { items } = await controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
+    return items.map(({ value }) => value);
+  };
+  await until(async () => (await audits()).includes(`node-reboot of ${PING.user} ended: busy`));
 });
 
 test("an offline and an unknown node are refused at once, with and without wait", async () => {

@@ -89,7 +89,7 @@ describe("removing a section", () => {
     await bench.call("PUT", `/node/${uid}/snmp`, { json: { b: 1 } });
     const answer = await bench.call("DELETE", `/node/${uid}/${path}`);
     expect(answer.json).toEqual({});
-    expect(bench.fleet.node(uid)?.config).toEqual({ snmp: { b: 1 } });
+    expect((await bench.fleet.node(uid))?.config).toEqual({ snmp: { b: 1 } });
     expect(section).not.toBe("snmp");
   });
 

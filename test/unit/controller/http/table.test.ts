@@ -128,7 +128,7 @@ const all = routes.map((route) => [label(route), route] as const);
 
 let added = 0;
 /** Adds a node, so that a change of one does not meet the change before. */
-const freshNode = (): string => bench.fleet.add({ name: `fresh-${(added += 1)}` }).uid;
+const freshNode = async (): Promise<string> => (await bench.fleet.add({ name: `fresh-${(added += 1)}` })).uid;
 
 describe("every route, as clients use it,", () => {
   it("promises 200, and no status that clients take for a failure or a conflict", () => {
@@ -144,7 +144,7 @@ describe("every route, as clients use it,", () => {
   it.each(written)("%s takes the literal null, with and without a type, for no body", async (_, route) => {
     const send = async (body: string | undefined, headers: Record<string, string>) => {
       const options = body === undefined ? { headers } : { headers, body };
-      const { status, json } = await bench.call(route.method, filled(route.path, freshNode()), options);
+      const { status, json } = await bench.call(route.method, filled(route.path, await freshNode()), options);
       return [status, Array.isArray(json) ? json : []];
     };
     const none = await send(undefined, {});
@@ -154,9 +154,9 @@ describe("every route, as clients use it,", () => {
 
   const ignoring = written.filter(([, { method, body }]) => method === "DELETE" && body === undefined);
   it.each(ignoring)("%s ignores its body", async (_, route) => {
-    const plain = await bench.call(route.method, filled(route.path, freshNode()));
+    const plain = await bench.call(route.method, filled(route.path, await freshNode()));
     for (const body of ['{"uid":"x"}', "{", "x".repeat(2 * 1024 * 1024)]) {
-      const { status } = await bench.call(route.method, filled(route.path, freshNode()), { body });
+      const { status } = await bench.call(route.method, filled(route.path, await freshNode()), { body });
       expect(status).toBe(plain.status);
     }
   });
@@ -211,13 +211,13 @@ describe("every route, as clients use it,", () => {
   });
 
   it("has no trailing part, and decodes only percent signs in a segment", async () => {
-    uid = bench.fleet.services.nodes.byFqdn("one.example.net")?.uid ?? "";
+    uid = (await bench.fleet.services.nodes.byFqdn("one.example.net"))?.uid ?? "";
     for (const path of [`/node/${uid}/`, "/node/", "/node//", "/api/api/node", "/API/node"]) {
       expect([path, (await bench.call("GET", path)).json]).toMatchObject([path, { code: "unknown-path" }]);
     }
     const tag = (name: string) => bench.call("PUT", `/node/${uid}/tag/${name}`, { json: { value: "x" } });
     expect((await tag("a%2Db")).status).toBe(200);
-    expect(bench.fleet.services.nodes.get(uid)?.tags).toMatchObject({ "a-b": "x" });
+    expect((await bench.fleet.services.nodes.get(uid))?.tags).toMatchObject({ "a-b": "x" });
     expect((await bench.call("GET", "/v2/service-user/a+b")).json).toEqual(
       (await bench.call("GET", "/v2/service-user/a%2Bb")).json,
     );

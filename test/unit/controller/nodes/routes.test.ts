@@ -201,7 +201,7 @@ describe("the other changes of a node", () => {
       tags: { owner: "net-ops", site: "berlin" },
     });
     expect((await bench.call("DELETE", path)).json).toEqual({});
-    expect(bench.fleet.node(one.uid)?.tags).toEqual(one.tags);
+    expect((await bench.fleet.node(one.uid))?.tags).toEqual(one.tags);
     expect((await bench.call("DELETE", path)).status).toBe(404);
   });
 

@@ -133,11 +133,11 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     const read = (key?: string, node = uid) =>
       bench.call("GET", `/v2/node/${node}/trigger/${id}`, key === undefined ? {} : { key });
     expect((await read()).json).toEqual(record);
-    expect((await read(bench.keyFor(["nodes::service:node-reboot"]))).json).toEqual(record);
+    expect((await read(await bench.keyFor(["nodes::service:node-reboot"]))).json).toEqual(record);
     for (const right of ["nodes::service:tg-ping", "nodes::read", "events::read"]) {
-      expect((await read(bench.keyFor([right]))).status).toBe(403);
+      expect((await read(await bench.keyFor([right]))).status).toBe(403);
     }
-    expect((await read(undefined, bench.fleet.add({ name: "two" }).uid)).status).toBe(404);
+    expect((await read(undefined, (await bench.fleet.add({ name: "two" })).uid)).status).toBe(404);
     const audits = JSON.stringify((await bench.call("GET", `/v2/audit/${uid}`)).json);
     expect(audits).toContain("node-reboot of admin ended: interrupted");
   });
