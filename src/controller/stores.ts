@@ -46,8 +46,6 @@ export interface Stores {
 
 /** The controller's store. Single statements are transactions of their own. */
 export interface Store extends Stores, Transact<Stores> {
-  /** Number of failed transactions; state kept in memory about them may have been rolled back. */
-  failures(): number;
   /** Drops records beyond their retention period. */
   prune(nowSeconds: number): Promise<void>;
   /** @throws {HostError} `store-unavailable` while the database cannot be used */
@@ -63,7 +61,6 @@ export function storeIn(database: StoreDatabase): Store {
   return {
     ...parts,
     transact: (work) => transactions.run((tx) => work(storesOver(tx, uncounted))),
-    failures: () => transactions.failures(),
     async prune(nowSeconds) {
       const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
       const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];

@@ -1,6 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { sql } from "kysely";
 import { onTestFinished } from "vitest";
 import type { StoreDatabase } from "../../../src/controller/store/database.ts";
+import { connectPostgres } from "../../../src/controller/store/postgres.ts";
+import { parseStoreUrl } from "../../../src/controller/store/postgres-settings.ts";
+import { migrateShared } from "../../../src/controller/store/schema.ts";
 import { openMemoryStore } from "../../../src/controller/store/sqlite.ts";
 import { storeIn, type Store } from "../../../src/controller/stores.ts";
 
@@ -11,8 +15,10 @@ export interface TestStore extends Store {
   query<Row = Record<string, unknown>>(text: string): Promise<readonly Row[]>;
 }
 
+/** Opens an empty store: in memory, or, if HOLDFAST_TEST_STORE is the address of a PostgreSQL, in a new database there. */
 export async function openTestStore(): Promise<TestStore> {
-  const database = openMemoryStore();
+  const address = process.env["HOLDFAST_TEST_STORE"];
+  const database = address === undefined ? openMemoryStore() : await openPostgresDatabase(address);
   return {
     ...storeIn(database),
     database,
@@ -25,4 +31,22 @@ export async function freshStore(): Promise<TestStore> {
   const store = await openTestStore();
   onTestFinished(() => store.close());
   return store;
+}
+
+async function openPostgresDatabase(text: string): Promise<StoreDatabase> {
+  const address = parseStoreUrl(text);
+  const lock = { check: () => undefined };
+  const name = `test_${randomUUID().replaceAll("-", "")}`;
+  const admin = connectPostgres({ address }, lock);
+  await sql.raw(`create database ${name}`).execute(admin.db);
+  const database = connectPostgres({ address: { ...address, database: name } }, lock);
+  await migrateShared(database);
+  return {
+    ...database,
+    async close() {
+      await database.close();
+      await sql.raw(`drop database ${name}`).execute(admin.db);
+      await admin.close();
+    },
+  };
 }
