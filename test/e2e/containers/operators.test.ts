@@ -103,7 +103,7 @@ async function standsAndStops(): Promise<void> {
     const { web } = (await trigger("container-status", {})).body as { web: { health?: string } };
     return web.health === "healthy";
   });
-  expect((await trigger("nobody", { cmd_action: "start" })).status).toBe(404);
+  expect((await trigger("nobody", { cmd_action: "start" })).status).toBe(422);
   expect((await trigger("web", { cmd_action: "dance" })).status).toBe(422);
   expect((await trigger("container-status", { container: "nobody" })).body).toEqual({
     error: "no container is called nobody",
