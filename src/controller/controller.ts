@@ -62,7 +62,7 @@ export interface ControllerOptions extends ControllerSettingsInput {
   readonly clock?: Clock;
 }
 
-/** What the areas do. */
+/** The services of the areas. */
 export interface Services {
   readonly nodes: NodeService;
   readonly licenses: Licenses;

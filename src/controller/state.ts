@@ -23,7 +23,7 @@ import {
 import { tlsModeOf, type ControllerSettings } from "./settings.ts";
 import { openStores, type Stores } from "./stores.ts";
 
-/** What a controller keeps in its data directory: the database, keys and certificates. */
+/** Contents of a controller's data directory: the database, keys and certificates. */
 export interface State {
   readonly store: Stores;
   readonly keys: ControlKeys;

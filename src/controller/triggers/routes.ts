@@ -86,7 +86,7 @@ const SentShape = z
   })
   .meta({ id: "SentTrigger" });
 
-/** What runs triggers for callers. */
+/** Dependencies of a call that runs a trigger. */
 export interface RunDeps {
   readonly triggers: TriggerService;
   readonly joins: ReplyJoins;
