@@ -96,10 +96,6 @@ function endOfString(text: string, from: number): number {
 
 function checkKeys(value: unknown, path: string): void {
   if (typeof value !== "object" || value === null) return;
-  if (Array.isArray(value)) {
-    value.forEach((item, index) => checkKeys(item, `${path}[${index}]`));
-    return;
-  }
   for (const [key, inner] of Object.entries(value)) {
     const here = path === "" ? key : `${path}.${key}`;
     if (FORBIDDEN_KEYS.has(key)) {
