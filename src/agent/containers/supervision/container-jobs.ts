@@ -326,7 +326,7 @@ export class ContainerJobs implements JobRunner {
       isBack = mayRun;
       if (!isNew && former === undefined) return isBack;
       await engine.removeContainer(successor, { force: true }, enough);
-      const row = [...ledger.containers.values()].find(({ engineId }) => engineId === successor);
+      const row = ledger.containerOf(successor);
       if (row !== undefined) ledger.dropContainer(row.nonce);
     } catch (error) {
       log.warn(
@@ -364,7 +364,7 @@ export class ContainerJobs implements JobRunner {
     const name = engineNameOf(id);
     const detail = await engine.inspectContainer(chosen, signal);
     if (detail !== undefined && detail.name !== name) await engine.renameContainer(chosen, name, signal);
-    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === chosen);
+    const row = ledger.containerOf(chosen);
     if (row?.replaces !== undefined) ledger.putContainer({ ...row, replaces: undefined });
     return detail;
   }

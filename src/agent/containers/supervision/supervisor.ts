@@ -121,7 +121,7 @@ export class Supervisor {
     const { id, wanted, standing, since } = worker;
     const { cache, settings } = this.#opened ?? {};
     const container = cache?.containers.get(standing.found?.id ?? "");
-    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
+    const row = ledger.containerOf(standing.found?.id);
     return {
       id,
       row: ledger.definitions.get(id),
@@ -304,9 +304,7 @@ export class Supervisor {
   #event({ cache, settings }: Opened, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
     const { ledger, clock, isMoving } = this.#options;
     const container = cache.containers.get(id);
-    const definition =
-      container?.labels[CONTAINER_LABEL] ??
-      [...ledger.containers.values()].find(({ engineId }) => engineId === id)?.definition;
+    const definition = container?.labels[CONTAINER_LABEL] ?? ledger.containerOf(id)?.definition;
     const worker = definition === undefined ? undefined : this.#workers.get(definition);
     if (worker === undefined) {
       if (container !== undefined) this.#sync();
