@@ -244,7 +244,10 @@ export class ContainerJobs implements JobRunner {
       await this.#options.engine.startContainer(former.container.id, signal);
     } catch (error) {
       signal.throwIfAborted();
-      this.#options.log.warn({ container: id, err: toError(error) }, "what ran before could not be started again");
+      this.#options.log.warn(
+        { container: id, err: toError(error) },
+        "the previous container could not be started again",
+      );
     }
   }
 
@@ -331,7 +334,7 @@ export class ContainerJobs implements JobRunner {
     } catch (error) {
       log.warn(
         { container: former?.row.definition, err: toError(error) },
-        "what ran before could not be started again",
+        "the previous container could not be started again",
       );
     }
     return isBack;
@@ -341,7 +344,10 @@ export class ContainerJobs implements JobRunner {
     const { forbids, log } = this.#options;
     const reason = await forbids?.(row.privileges);
     if (reason === undefined) return false;
-    log.warn({ container: row.definition, engineId: container.id, reason }, "what ran before must not run any more");
+    log.warn(
+      { container: row.definition, engineId: container.id, reason },
+      "local policy forbids the previous container; it stays stopped",
+    );
     return true;
   }
 
