@@ -6,7 +6,7 @@ import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/po
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals } from "../http/shapes.ts";
 import type { EventLog } from "../events/service.ts";
 import type { Clock } from "../../host/clock.ts";
 
@@ -199,7 +199,6 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
         },
         ...refusals,
         ...notFound,
-        ...violations,
       },
       handle: ({ params: { name }, caller }) => {
         // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.

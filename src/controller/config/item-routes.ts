@@ -23,7 +23,7 @@ import { checkTargets } from "./section-targets.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -141,7 +141,7 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     tag: "Node configuration",
     access: accessTo(section),
     params: itemParams(kind),
-    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations },
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound },
     handle: ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
       const stored = openSection(deps, nodeID, section);
@@ -166,7 +166,6 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
       200: { description: "The section; every item has a new id", schema: sectionSchemas[section] ?? JsonObject },
       ...refusals,
       ...notFound,
-      ...violations,
     },
     handle: ({ params: { nodeID }, caller }) => {
       const node = nodeOf(deps.nodes, nodeID);

@@ -30,7 +30,7 @@ import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { ConfigService } from "../config/service.ts";
@@ -94,7 +94,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: NodeParams,
-      answers: { 200: { description: "Their records", schema: z.array(PublicContainer) }, ...answers, ...violations },
+      answers: { 200: { description: "Their records", schema: z.array(PublicContainer) }, ...answers },
       handle: ({ params: { nodeID } }) =>
         Response.json(containersOf(execOfNode(deps, nodeID)).map((one) => shown(nodeID, one))),
     }),
@@ -132,7 +132,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: ContainerParams,
-      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...violations },
+      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers },
       handle: ({ params: { nodeID, containerID } }) =>
         Response.json(shown(nodeID, found(execOfNode(deps, nodeID), containerID))),
     }),
@@ -164,7 +164,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: ({ params: { nodeID, containerID }, caller }) => {
         const stored = openExec(deps, nodeID);
         const { name } = found(stored, containerID);
@@ -249,7 +249,6 @@ function partRoute(deps: ExecRouteDeps, { word, operation, label, schema, of }: 
       200: { description: "The configured part; empty if unset", schema },
       ...refusals,
       ...notFound,
-      ...violations,
     },
     handle: ({ params: { nodeID, containerID } }) => {
       const section = execOfNode(deps, nodeID);

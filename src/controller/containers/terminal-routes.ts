@@ -4,7 +4,7 @@ import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { notFound, Problem, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { Terminals } from "./terminals.ts";
 
@@ -55,7 +55,6 @@ export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonl
         504: { description: "The node did not answer in time", schema: Problem },
         ...refusals,
         ...notFound,
-        ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller, upgrade }) {
         if (!nodeOf(nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");

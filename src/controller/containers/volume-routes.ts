@@ -9,7 +9,7 @@ import { NodeParams } from "../config/routes.ts";
 import { bodyLimits, execOfNode, mayModify, mayRead, openExec, type ExecRouteDeps } from "./routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 
 const tag = "Edge compute";
 const base = "/v2/node/{nodeID}/exec/volume";
@@ -29,7 +29,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: NodeParams,
-      answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers, ...violations },
+      answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers },
       handle: ({ params: { nodeID } }) => Response.json(volumesOf(execOfNode(deps, nodeID))),
     }),
     route({
@@ -64,7 +64,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: VolumeParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: ({ params: { nodeID, volumeName }, caller }) => {
         const stored = openExec(deps, nodeID);
         const isThis = ({ name }: JsonObject): boolean => name === volumeName;
@@ -90,7 +90,6 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       answers: {
         200: { description: "The limits; empty if none are set", schema: JsonObject },
         ...answers,
-        ...violations,
       },
       handle: ({ params: { nodeID } }) => {
         const { limits } = execOfNode(deps, nodeID);

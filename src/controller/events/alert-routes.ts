@@ -4,7 +4,7 @@ import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { Page, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
+import { Empty, LegacyAlert, notFound, PublicAlert, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { EventFilter, EventRecord } from "./records.ts";
 import type { Alerts } from "./alerts.ts";
@@ -45,7 +45,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNode,
       params: NodeParams,
       query: PageQuery,
-      answers: { ...legacy, ...notFound, ...violations },
+      answers: { ...legacy, ...notFound },
       handle: ({ params: { nodeID }, query }) => {
         requireNode(nodes, nodeID);
         return Response.json(events.find({ ...newestFirst(query), nodeIds: [nodeID] }).items.map(legacyAlert));
@@ -60,7 +60,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       isDeprecated: true,
       access: onNodes,
       query: PageQuery,
-      answers: { ...legacy, ...violations },
+      answers: legacy,
       handle: ({ query, caller }) => {
         const nodeIds = readableNodes(nodes, caller, "alerts::read", undefined);
         const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
@@ -75,7 +75,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       tag,
       access: onNodes,
       query: NoQuery,
-      answers: { ...open, ...violations },
+      answers: open,
       handle: ({ caller }) =>
         Response.json(alerts.find().filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
     }),
@@ -88,7 +88,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNode,
       params: NodeParams,
       query: NoQuery,
-      answers: { ...open, ...notFound, ...violations },
+      answers: { ...open, ...notFound },
       handle: ({ params: { nodeID } }) => {
         requireNode(nodes, nodeID);
         return Response.json(alerts.find(nodeID));

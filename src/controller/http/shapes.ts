@@ -164,7 +164,6 @@ export const violations = {
 } as const;
 /** Error responses of operations with a JSON body. */
 export const badBody = {
-  ...violations,
   413: { description: "The body is too large", schema: Problem },
   415: { description: "The body has an unsupported media type", schema: Problem },
 } as const;
