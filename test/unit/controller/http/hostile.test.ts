@@ -1,6 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { createApi } from "../../../../src/controller/http/api.ts";
+import { route } from "../../../../src/controller/http/route.ts";
 import { HostError, InternalError } from "../../../../src/errors.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
@@ -117,10 +119,19 @@ describe("hostile requests", () => {
     new InternalError("internal", "secret detail"),
   ])("that reach a fault of the program say nothing of it: %s", async (fault) => {
     const broken = await ApiBench.create();
-    broken.fleet.services.nodes.all = () => {
-      throw fault;
-    };
-    const answer = await broken.app.request("/node", { headers: { authorization: broken.keyFor(["*"]) } });
+    const faulty = route({
+      method: "GET",
+      path: "/faulty",
+      operationId: "faulty",
+      summary: "Fails",
+      tag: "Nodes",
+      access: { to: "all" },
+      answers: {},
+      handle: () => {
+        throw fault;
+      },
+    });
+    const answer = await createApi({ ...broken.deps, routes: [faulty] }).request("/faulty");
     expect(answer.status).toBe(500);
     expect(await answer.json()).toEqual({ error: "internal error", code: "internal" });
     expect(broken.logged.join("")).toContain("secret detail");
