@@ -7,7 +7,7 @@ import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { parseProjection, projectNode } from "./projection.ts";
 import { publicNode, type View } from "./public-node.ts";
 import type { Caller } from "../http/caller.ts";
-import { Violations, withViolations } from "../http/problem.ts";
+import { Violations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, NodePart, notFound, PublicNode, refusals } from "../http/shapes.ts";
@@ -121,7 +121,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       },
       handle: async ({ query: { name, type, jkt }, caller }) => {
         const request = { name, type, user: caller.name, ...defined({ jkt }) };
-        const license = await withViolations("name", ["name-taken"], () => licenses.issue(request));
+        const license = await licenses.issue(request);
         return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
     }),

@@ -6,7 +6,7 @@ import { peekClaims } from "../../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
 import type { ShownMachine, Activations } from "./service.ts";
 import { anyOf, tgrn } from "../../access/policies/permissions.ts";
-import { problemResponse, Violations, withViolations } from "../../http/problem.ts";
+import { problemResponse, Violations } from "../../http/problem.ts";
 import { route, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
 import type { EventLog } from "../../events/service.ts";
@@ -105,9 +105,7 @@ export function activationRoutes({ activations, events, onWrongCode }: Activatio
               "key: the machine that shows this code has another key; check the code and the thumbprint on its console",
             ]);
           }
-          const { license, ...machine } = await withViolations("name", ["name-taken"], () =>
-            activations.approve(code, guesser, { name, type }),
-          );
+          const { license, ...machine } = await activations.approve(code, guesser, { name, type });
           const { jti: uid } = peekClaims("holdfast-license+jwt", license);
           events.changeOutsideDocuments(
             guesser.user,
