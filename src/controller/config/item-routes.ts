@@ -199,7 +199,7 @@ function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
   return isObject(items[id]) ? items[id] : {};
 }
 
-/** Stores an item. @throws {InputError} `item-collision`, with the id of the other item */
+/** Stores an item. @throws {Violations} for a conflict with another item, which the line names */
 function putItem(
   deps: ItemRouteDeps,
   nodeID: string,
@@ -217,9 +217,7 @@ function putItem(
   // Checked as the last item, so that it is reported as the colliding one.
   const asLast = { ...stored, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
   const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
-  if (issue !== undefined) {
-    throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
-  }
+  if (issue !== undefined) throw new Violations([issue.message]);
   const body = { ...stored, version: 2, items: { ...others, [id]: item } };
   requireDestinations(deps.nodes, caller, section, node, body);
   deps.config.setSection(nodeID, section, body, caller.name);

@@ -79,7 +79,7 @@ export function openExec(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID
   refuseForAgents("exec", type);
   if (cluster === undefined) return config.exec ?? {};
   const message = `the node is a member of ${cluster}: containers and volumes are configured on the cluster`;
-  throw new InputError("cluster-member", message, { details: { cluster } });
+  throw new InputError("cluster-member", message);
 }
 
 /** Routes of a node's containers: records and configuration parts. */

@@ -72,7 +72,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
         const user = containersOf(stored).find((one) => mountedVolumes(stored, one).some(isThis));
         if (user !== undefined) {
           const message = `the container ${String(user["name"])} mounts the volume ${volumeName}`;
-          throw new InputError("item-collision", message, { details: { id: user["id"], code: "E_DEPENDENCY" } });
+          throw new InputError("item-collision", message);
         }
         const section = { ...stored, volumes: volumesOf(stored).filter((one) => !isThis(one)) };
         deps.config.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${volumeName} removed`);

@@ -176,7 +176,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
           const other = images.ofNode(nodeID).find(isSame);
           if (other !== undefined) {
             const message = `image ${other.displayName} uses the same file`;
-            throw new InputError("item-collision", message, { details: { id: other.id, code: "E_DEPENDENCY" } });
+            throw new InputError("item-collision", message);
           }
           await removeFile(deps, storeCall(call), record.location);
         }
