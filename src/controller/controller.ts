@@ -229,12 +229,12 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
 
   // What arrives at the port.
   documents.refresh(store.nodes.uids());
-  const stopSweeping = every(clock, log, SWEEP_MS, () => {
+  const sweep = (): void => {
     refusals.sweep();
     sessions.sweep();
     awaiting.sweep();
-  });
-  stack.defer(stopSweeping);
+  };
+  stack.defer(every(clock, log, SWEEP_MS, sweep));
   stack.defer(every(clock, log, PRUNE_MS, () => store.prune(clock.now() / 1000)));
   const agentRoutes = new AgentRoutes({
     ...base,

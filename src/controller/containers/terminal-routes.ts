@@ -3,13 +3,14 @@ import { SessionError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
+import { ALIAS } from "../http/api.ts";
 import { route, type Route } from "../http/route.ts";
 import { notFound, Problem, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { Terminals } from "./terminals.ts";
 
 /** Path that callers may upgrade to a WebSocket. */
-export const TERMINAL_PATH = /^(?:\/api)?\/node\/[^/]+\/trigger\/container-exec$/;
+export const TERMINAL_PATH = new RegExp(`^(?:${ALIAS})?/node/[^/]+/trigger/container-exec$`);
 
 const Cells = z
   .string()
