@@ -62,7 +62,8 @@ export class Supervisor {
   #hasList = false;
   #wasUnwell = false;
   #cancelRequest: (() => void) | undefined;
-  readonly #judged = new Set<() => void>();
+  /** Resolve waits for the engine's first state. */
+  readonly #stateWaiters = new Set<() => void>();
   /** Cancel pending checks of stops. */
   readonly #judgements = new Set<() => void>();
 
@@ -249,7 +250,7 @@ export class Supervisor {
       await cache.refresh(enough);
       // A list is a snapshot; the engine is well once later events are received too.
       if (cache.standing.state !== "unknown") return;
-      await untilAborted(new Promise<void>((resolve) => this.#judged.add(resolve)), enough);
+      await untilAborted(new Promise<void>((resolve) => this.#stateWaiters.add(resolve)), enough);
     } catch {
       // Its state is in the cache.
       signal.throwIfAborted();
@@ -275,8 +276,8 @@ export class Supervisor {
     if (this.#ending.signal.aborted || this.#opened === undefined) return;
     const { cache } = this.#opened;
     if (cache.standing.state !== "unknown") {
-      for (const judged of this.#judged) judged();
-      this.#judged.clear();
+      for (const resolve of this.#stateWaiters) resolve();
+      this.#stateWaiters.clear();
     }
     try {
       if (change.kind === "event") return this.#event(this.#opened, change);
