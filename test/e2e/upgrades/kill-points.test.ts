@@ -35,12 +35,12 @@ async function upgradingTo(behaviour: Behaviour, controlPlane: string): Promise<
 }
 
 /**
- * How many writes and openings there are depends on how often the judge looks, since reading opens too and each wakes a thread. What they
+ * Calls whose number depends on how often the verifier polls, since reading opens too and each wakes a thread. What they
  * change is cut off all the same, before and after: at the one before them, and as they are synced.
  */
 const UNCOUNTABLE: ReadonlySet<string> = new Set(["write", "openat", "open"]);
 
-/** What must hold when all is over, and what was said is what is. */
+/** Expects a consistent end: the reported outcome, the running version and the files agree. */
 async function checkOver({ stage }: Upgrading, behaviour: Behaviour): Promise<void> {
   const standing = stage.standing();
   const runs = await waitFor("an agent answers", () => stage.answers());

@@ -12,7 +12,7 @@ const SAMPLES = {
   connectors: { node: "local", service: "web", protocol: "tcp", port: 8080 },
   services: { name: "web", protocol: "tcp", host: "127.0.0.1", port: 80 },
 } as const;
-/** What makes an item differ enough from the sample to stand beside it. */
+/** Fields in which an item must differ from the sample to exist beside it. */
 const OTHER = { connectors: { port: 8081 }, services: { name: "other" } } as const;
 
 let bench: ApiBench;
