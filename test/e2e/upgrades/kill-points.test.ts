@@ -105,18 +105,18 @@ async function killEverywhere(behaviour: Behaviour, size: number): Promise<void>
   else expect(ends.completed).toBe(0);
 }
 
-test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 4), LIMIT_MS);
+test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 9), LIMIT_MS);
 
 test(
   "an upgrade to one that exits, killed anywhere, ends with the old",
-  async () => killEverywhere("exits", 3),
+  async () => killEverywhere("exits", 6),
   LIMIT_MS,
 );
 
 test(
   "so does one to a version without a session, killed while the old one is compared, too",
-  async () => killEverywhere("never reaches", 3),
+  async () => killEverywhere("never reaches", 8),
   LIMIT_MS,
 );
 
-test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 3), LIMIT_MS);
+test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 8), LIMIT_MS);
