@@ -114,7 +114,7 @@ interface Open {
 }
 
 /** Returns the path of the first name that is given twice in one object of a valid JSON text, such as `paths.0.port`. */
-export function repeatedName(text: string): string | undefined {
+function repeatedName(text: string): string | undefined {
   const open: Open[] = [];
   let isName = false;
   for (let i = 0; i < text.length; i += 1) {
