@@ -43,7 +43,7 @@ const OrganizationQuery = z.strictObject({ ...Window, nodeIDs: listOf(Uid, 1000)
 /** Page and time range. */
 export const RangeQuery = z.strictObject({ ...Period, ...Page });
 
-/** Nodes, as far as the routes of their records name them. */
+/** Lookup of nodes for the routes of events, alerts, audits, flows and usage. */
 export interface NodeLookup {
   all(): readonly { readonly uid: string }[];
   get(uid: string): unknown;
