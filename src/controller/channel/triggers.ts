@@ -28,6 +28,7 @@ const GUARD_MS = 5000;
 const EXPIRY_SECONDS = 60;
 /** Limit in the schema of `trigger.run`, which keeps a message below its own. */
 const MAX_JWS_CHARS = 1_000_000;
+const CODE = /^[a-z0-9-]{1,64}$/;
 const MAX_RUNNING = 20_000;
 const MAX_RUNNING_PER_NODE = 64;
 
@@ -106,7 +107,8 @@ export class Triggers {
         ? { error: new RemoteError(result.error.code, result.error.message, detailsOf(result.error.details)) }
         : { result: result.body };
     const run = this.#runs.get(result.id);
-    if (run === undefined) this.#deps.store.triggers.settle(result.id, "error" in result ? result.error.code : "ok");
+    if (run === undefined)
+      this.#deps.store.triggers.settle(result.id, "error" in outcome ? codeOf(outcome.error) : "ok");
     else run.settle(outcome);
   }
 
@@ -163,9 +165,7 @@ export class Triggers {
         if (!this.#runs.delete(plan.id)) return;
         cancelGuard();
         signal.removeEventListener("abort", onAbort);
-        const ended = "error" in outcome ? codeOf(outcome.error) : "ok";
-        this.#record(plan.id, ended);
-        plan.onOutcome?.(ended);
+        this.#record(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok", plan.onOutcome);
         if ("error" in outcome) reject(outcome.error);
         else resolve(outcome.result);
       },
@@ -231,9 +231,10 @@ export class Triggers {
   }
 
   /** Records an outcome; a failure does not affect the caller's answer. */
-  #record(id: string, outcome: string): void {
+  #record(id: string, outcome: string, onOutcome?: Run["onOutcome"]): void {
     try {
       this.#deps.store.triggers.settle(id, outcome);
+      onOutcome?.(outcome);
     } catch (error) {
       this.#deps.log.error({ trigger: id, err: toError(error) }, "cannot store trigger outcome");
     }
@@ -260,6 +261,7 @@ function detailsOf(details: Readonly<Record<string, unknown>> | undefined): {
   return details === undefined ? {} : { details };
 }
 
+/** Returns the code of an error; `internal` for one without, and for a node's text that is no code. */
 function codeOf(error: Error): string {
-  return error instanceof AgentError ? error.code : "internal";
+  return error instanceof AgentError && CODE.test(error.code) ? error.code : "internal";
 }

@@ -74,8 +74,8 @@ export class TriggerService {
     if (request.wait || !isAudited) return send(uid, request, options);
     // Nobody waits for the outcome, so the audits tell it.
     const onOutcome = (outcome: string): void => {
-      if (store.nodes.get(uid) !== undefined)
-        events.audit(node, `${request.event} of ${request.user} ended: ${outcome}`);
+      const known = store.nodes.label(uid);
+      if (known !== undefined) events.audit(known, `${request.event} of ${request.user} ended: ${outcome}`);
     };
     return send(uid, request, { ...options, onOutcome });
   }
