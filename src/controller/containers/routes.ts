@@ -31,6 +31,7 @@ import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { ConfigService } from "../config/service.ts";
@@ -68,9 +69,17 @@ export interface ExecRouteDeps {
 
 /** Returns the effective section: the cluster's if the node is a member of a cluster that has one. @throws {InputError} */
 export function execOfNode(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): ExecBody {
-  const { type, config, cluster } = nodeOf(deps.nodes, nodeID);
-  refuseForAgents("exec", type);
-  return (cluster === undefined ? undefined : deps.clusters.get(cluster)?.config.exec) ?? config.exec ?? {};
+  const node = nodeOf(deps.nodes, nodeID);
+  refuseForAgents("exec", node.type);
+  return execOf(deps, node);
+}
+
+/** Returns the section that applies to a node: its cluster's, or its own. */
+export function execOf(
+  { clusters }: Pick<ExecRouteDeps, "clusters">,
+  { cluster, config }: Pick<NodeRecord, "cluster" | "config">,
+): ExecBody {
+  return (cluster === undefined ? undefined : clusters.get(cluster)?.config.exec) ?? config.exec ?? {};
 }
 
 /** Returns the section of a node for a change. @throws {InputError} `cluster-member` if the cluster's section applies */
