@@ -38,7 +38,13 @@ export type Access<P> =
       readonly instead?: (params: P) => readonly string[] | undefined;
       readonly resource: (params: P) => string;
     }
-  | { readonly to: "kind"; readonly permission: string; readonly kind: string };
+  | {
+      readonly to: "kind";
+      readonly permission: string;
+      readonly kind: string;
+      /** A second kind, of which any resource is sufficient as well. */
+      readonly otherKind?: string;
+    };
 
 /** One operation: description and handler. */
 export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
@@ -157,8 +163,10 @@ function checkAccess<P extends Record<string, unknown>>(access: Access<P>, param
   if (access.to === "resource") {
     const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
     caller.require(access.instead?.(params) ?? permissions, access.resource(params));
-  } else if (access.to === "kind" && caller.reach(access.permission, access.kind) === "none") {
-    throw forbidden([access.permission], anyOf(access.kind));
+  } else if (access.to === "kind") {
+    const { permission, kind, otherKind = kind } = access;
+    const isReached = [kind, otherKind].some((one) => caller.reach(permission, one) !== "none");
+    if (!isReached) throw forbidden([permission], anyOf(kind));
   }
 }
 

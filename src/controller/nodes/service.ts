@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { defined } from "../../lib/defined.ts";
-import type { LifecycleState, NodeState } from "../../protocol/values/values.ts";
+import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 import type { AlertStore } from "../events/alert-store.ts";
 import type { EventLog } from "../events/service.ts";
 import type { Sources } from "../http/sources.ts";
@@ -50,6 +50,15 @@ export class NodeService {
 
   all(): readonly NodeRecord[] {
     return this.#deps.store.nodes.all().map((node) => this.#record(node));
+  }
+
+  /** Returns the tags of every node that has some. */
+  tags(): readonly Pick<StoredNode, "uid" | "tags">[] {
+    return this.#deps.store.nodes.tags();
+  }
+
+  countOf(type: NodeType): number {
+    return this.#deps.store.nodes.countOf(type);
   }
 
   get(uid: string): NodeRecord | undefined {

@@ -55,6 +55,9 @@ export interface NodeChange {
 
 export interface NodeStore {
   all(): readonly StoredNode[];
+  /** Returns the tags of every node that has some. */
+  tags(): readonly { readonly uid: string; readonly tags: StoredNode["tags"] }[];
+  countOf(type: NodeType): number;
   uids(): readonly string[];
   get(uid: string): StoredNode | undefined;
   byFqdn(fqdn: string): StoredNode | undefined;
@@ -104,6 +107,8 @@ const Blocks = z.array(z.string());
 
 export function nodeStore(sql: DatabaseSync): NodeStore {
   const all = sql.prepare("SELECT * FROM nodes ORDER BY fqdn");
+  const tags = sql.prepare("SELECT uid, tags FROM nodes WHERE tags <> '{}'");
+  const countOf = sql.prepare("SELECT count(*) AS n FROM nodes WHERE type = ?");
   const uids = sql.prepare("SELECT uid FROM nodes ORDER BY uid");
   const one = sql.prepare("SELECT * FROM nodes WHERE uid = ?");
   const byFqdn = sql.prepare("SELECT * FROM nodes WHERE fqdn = ?");
@@ -143,6 +148,8 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
 
   return {
     all: () => all.all().map(readNode),
+    tags: () => tags.all().map((row) => ({ uid: text(row, "uid"), tags: json(row, "tags", Tags) })),
+    countOf: (type) => Number(countOf.get(type)?.["n"] ?? 0),
     uids: () => uids.all().map((row) => text(row, "uid")),
     get: (uid) => read(one.get(uid)),
     byFqdn: (fqdn) => read(byFqdn.get(fqdn)),
