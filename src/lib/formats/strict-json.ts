@@ -41,7 +41,7 @@ export function parseStrictJson(input: string | Uint8Array, limits: JsonLimits):
   if (SUSPICIOUS.test(text)) checkKeys(value, "");
   const repeated = limits.hasUniqueNames === true ? repeatedName(text) : undefined;
   if (repeated !== undefined) {
-    throw new InputError("repeated-name", `the name ${repeated} is given twice`, { details: { field: repeated } });
+    throw new InputError("repeated-name", `'${repeated}' is given twice`, { details: { field: repeated } });
   }
   return value;
 }
