@@ -137,7 +137,7 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     method: "DELETE",
     path: itemPath(kind),
     operationId: `deleteNode${noun}`,
-    summary: `Remove a ${noun.toLowerCase()} from a node`,
+    summary: `Remove a ${noun.toLowerCase()} from a node; also succeeds if there is none with this id`,
     tag: "Node configuration",
     access: accessTo(section),
     params: itemParams(kind),
@@ -145,8 +145,8 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     handle: ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
       const stored = openSection(deps, nodeID, section);
-      itemOf(stored, id, noun);
       const { [id]: _removed, ...items } = v2Items(stored);
+      if (!Object.hasOwn(v2Items(stored), id)) return Response.json({});
       deps.config.setSection(nodeID, section, { ...stored, version: 2, items }, caller.name);
       return Response.json({});
     },
