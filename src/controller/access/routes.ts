@@ -195,7 +195,9 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
       answers: {
         200: {
           description: "The credential; the secret is not shown again",
-          schema: z.strictObject({ clientId: z.string(), clientSecret: z.string() }).meta({ id: "Credential" }),
+          schema: z
+            .strictObject({ clientId: z.string(), clientSecret: z.string(), secret: z.string() })
+            .meta({ id: "Credential", description: "`secret` and `clientSecret` are the same" }),
         },
         ...refusals,
         ...notFound,
@@ -209,7 +211,7 @@ export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): r
         events.changeOutsideDocuments(caller.name, `Credential of service user ${name} generated`, () =>
           access.putCredential(name, clientId, sha256Hex(clientSecret)),
         );
-        return Response.json({ clientId, clientSecret });
+        return Response.json({ clientId, clientSecret, secret: clientSecret });
       },
     }),
   ];

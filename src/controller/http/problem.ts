@@ -101,13 +101,16 @@ function statusOf(thrown: unknown): number | undefined {
 
 const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
 
-/** Returns the response to a failed request: an array of strings for a refusal of content (422), otherwise `{error, code, details?}`. */
+/**
+ * Returns the response to a failed request: an array of strings for a refusal of content (422), otherwise `{code, message, details?}`, with
+ * the message as `error`, too.
+ */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   const { status, code, message, details } = refusalOf(thrown);
   if (status === 422) return Response.json(linesOf(thrown, message), { status, headers });
   const later = code === "overloaded" ? { "retry-after": RETRY_SECONDS } : {};
   return Response.json(
-    { error: message, code, ...defined({ details }) },
+    { error: message, code, message, ...defined({ details }) },
     { status, headers: { ...later, ...headers } },
   );
 }

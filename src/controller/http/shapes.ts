@@ -138,7 +138,12 @@ export const UsageBucketShape = z
   .meta({ id: "UsageBucket" });
 
 export const Problem = z
-  .object({ error: Text, code: Text, details: z.unknown().optional() })
+  .object({
+    error: Text.meta({ description: "The same as `message`" }),
+    code: Text,
+    message: Text,
+    details: z.unknown().optional(),
+  })
   .meta({ id: "Problem", description: "Why a request failed; `code` is stable" });
 
 export const ViolationLines = z.array(Text).meta({

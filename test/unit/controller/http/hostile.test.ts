@@ -133,7 +133,7 @@ describe("hostile requests", () => {
     });
     const answer = await createApi({ ...broken.deps, routes: [faulty] }).request("/faulty");
     expect(answer.status).toBe(500);
-    expect(await answer.json()).toEqual({ error: "internal error", code: "internal" });
+    expect(await answer.json()).toEqual({ error: "internal error", message: "internal error", code: "internal" });
     expect(broken.logged.join("")).toContain("secret detail");
   });
 });
