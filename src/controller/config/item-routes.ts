@@ -189,7 +189,8 @@ function openSection(deps: ItemRouteDeps, nodeID: string, section: ItemSection):
   if (stored === undefined) return { enabled: true, version: 2, items: {} };
   if (isV2(stored)) return stored;
   const call = `POST /v2/node/${nodeID}/config/${section}/upgrade`;
-  throw new InputError("legacy-form", `${section} of this node are in legacy form; call ${call} first`);
+  const details = { field: `${section}.version` };
+  throw new InputError("legacy-form", `${section} of this node are in legacy form; call ${call} first`, { details });
 }
 
 /** @throws {InputError} `not-found` */
