@@ -2,6 +2,7 @@ import { AgentError, HostError, InputError, InternalError } from "../../errors.t
 import { storageError } from "../../host/files/database.ts";
 import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { defined } from "../../lib/defined.ts";
+import { shorten } from "../../lib/text/shorten.ts";
 
 /** HTTP statuses of error codes that only the API has; every other `InputError` is a refusal of content, 422. */
 const httpCodes = {
@@ -32,6 +33,8 @@ const apiCodes: Readonly<Record<string, number>> = {
 
 /** Retry delay of overload errors, in seconds; the load passes quickly. */
 const RETRY_SECONDS = "5";
+/** Longest line of a refusal: it may repeat what the caller sent. */
+const MAX_LINE_CHARS = 2048;
 
 /** A body, query or section that violates its schema; sent as a JSON array of strings, each prefixed with the field. */
 export class Violations extends InputError {
@@ -116,6 +119,7 @@ export function problemResponse(thrown: unknown, headers: Readonly<Record<string
 }
 
 function linesOf(thrown: unknown, message: string): readonly string[] {
-  if (thrown instanceof Violations) return thrown.lines;
-  return [thrown instanceof AgentError ? lineOf(thrown) : message];
+  const only = thrown instanceof AgentError ? lineOf(thrown) : message;
+  const lines = thrown instanceof Violations ? thrown.lines : [only];
+  return lines.map((line) => shorten(line, MAX_LINE_CHARS));
 }

@@ -1,3 +1,4 @@
+import { shorten } from "../../lib/text/shorten.ts";
 import { DataStoreRequest, shownUrl } from "../../protocol/triggers/data-store.ts";
 
 /** Trigger event of data store requests. */
@@ -53,6 +54,4 @@ function actionText(request: DataStoreRequest): string {
   }
 }
 
-function shortened(text: string): string {
-  return text.length <= SHOWN_CHARS ? text : `${text.slice(0, SHOWN_CHARS)}…`;
-}
+const shortened = (text: string): string => shorten(text, SHOWN_CHARS);

@@ -108,6 +108,16 @@ describe("hostile requests", () => {
     );
   });
 
+  it("with an overlong name are refused in a line of bounded length", async () => {
+    const name = "n".repeat(100_000);
+    for (const body of [`{"${name}":1,"${name}":2}`, `{"${name}":1}`]) {
+      const headers = { "content-type": "application/json" };
+      const { status, json } = await bench.call("PUT", `/node/${node.uid}/tag/site`, { headers, body });
+      const lines = z.array(z.string()).parse(json);
+      expect([status, lines.every(({ length }) => length < 2100)]).toEqual([422, true]);
+    }
+  });
+
   it("with an overlong query are refused as such", async () => {
     const answer = await bench.call("GET", `/node?tags=${"a".repeat(17_000)}`);
     expect([answer.status, answer.json]).toMatchObject([414, { code: "uri-too-long" }]);
