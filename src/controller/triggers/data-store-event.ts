@@ -9,7 +9,7 @@ const LIST_MS = 60_000;
 /** Deleting a large directory is slow. */
 const DELETE_MS = 600_000;
 /** Limit of a path in an audit label, in characters. */
-const SHOWN_CHARS = 200;
+const SHOWN_CHARS = 201;
 
 /** Returns the deadline of a data store request, in milliseconds. */
 export function dataStoreDeadlineMs(body: unknown): number {
