@@ -37,7 +37,7 @@ const benches: readonly Bench[] = [
 ];
 const BUSY = 0.25;
 const LOOK_MS = 2000;
-/** What a shell says of a program that a signal ended. */
+/** A shell's exit status for a program that a signal ended, less the signal's number. */
 const SIGNALLED = 128;
 const ENDING = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 

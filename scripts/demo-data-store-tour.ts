@@ -188,7 +188,7 @@ function refused(stage: DataStoreStage): readonly Stop[] {
         { uri: `${stage.files}/disk.img`, filename: "x", location: "/images/../.." },
         "out",
       ),
-      expect: /"code":"invalid-body"/,
+      expect: /is not a path in the data store/,
     },
     {
       title: "refused: to list through a link that leads out, which somebody has put there",

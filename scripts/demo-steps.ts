@@ -11,7 +11,7 @@ const LOOK_MS = 200;
 export function tourSteps() {
   const running = new Set<ChildProcess>();
 
-  /** What a command line prints; one that ends badly has printed what is wrong. */
+  /** Returns the output of a command line; one that fails has printed the reason. */
   async function shell(command: string): Promise<string> {
     const child = spawn("bash", ["--norc", "-c", command], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
     running.add(child);

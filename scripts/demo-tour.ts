@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 export interface Stop {
   readonly title: string;
   readonly command: string;
-  /** What the answer must contain. */
+  /** Pattern that the answer must match. */
   readonly expect: RegExp;
   /** The node needs a moment: asked again until the answer is there. */
   readonly isEventual?: true;
@@ -19,7 +19,7 @@ export interface Stage {
   readonly url: string;
   readonly port: number;
   readonly uid: string;
-  /** Of the demo's web server, and of the connector that leads to it. */
+  /** Ports of the demo's web server and of the connector that leads to it. */
   readonly webPort: number;
   readonly connectorPort: number;
 }

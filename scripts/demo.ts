@@ -17,7 +17,7 @@ const children: ChildProcess[] = [];
 const programs = new Set<ChildProcess>();
 let web: Server | undefined;
 const OWN_PID = `${DIR}/demo.pid`;
-/** What the demo makes; everything else below .demo/ is somebody's own. */
+/** Files that the demo makes below .demo/; it leaves all others alone. */
 const MADE = ["controller", "node", "run", "license", "controller.log", "agent.log", "broken", "connectors", "large"];
 const stopped = new Promise<void>((resolve) => {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => resolve());

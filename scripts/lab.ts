@@ -114,7 +114,7 @@ async function up(): Promise<void> {
   say(`up; nodes: ${nodesOf(FULL).join(", ")}`);
 }
 
-/** What is half built is of no use. */
+/** Removes the incomplete lab on a signal. */
 function takeDownOnSignals(): void {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.once(signal, () => {

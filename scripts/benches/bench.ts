@@ -1,7 +1,7 @@
 import type { Figure } from "./figures.ts";
 
 export interface BenchOptions {
-  /** How long an idle program is watched. */
+  /** Minutes for which an idle program is watched. */
   readonly minutes: number;
   /** Which parts are measured, by how they are announced; all of them when empty. Only `overlay`, `network` and `data-store` have parts. */
   readonly only: readonly string[];

@@ -20,7 +20,7 @@ const SETTLE_MS = 30_000;
 const DOCKER = "/usr/bin/docker";
 const TOOLS = ["dockerd", "docker-registry", "docker-compose", DOCKER];
 
-/** What containers cost the engine, the agent and whoever waits for them, against the engine's own tools. */
+/** Measures requests, memory and time of containers against the engine's own tools. */
 export const containers: Bench = {
   area: "containers",
   about: "containers of a real engine: requests, memory and time, against docker run and docker-compose",

@@ -9,7 +9,7 @@ const FIRST = NODES / 2;
 /** Until everything that follows the last handshake is done. */
 const SETTLE_MS = 3000;
 
-/** What a connected node costs a controller, against a socket of a server that does nothing with it. */
+/** Measures a controller's memory for a connected node, against a socket of a server that does nothing with it. */
 export const controllerMemory: Bench = {
   area: "controller",
   about: `memory of a controller for each of ${NODES} connected nodes, against a bare ws server`,

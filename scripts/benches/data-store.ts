@@ -12,7 +12,7 @@ import { skip, type Figure } from "./figures.ts";
 const WEB_TOOLS = ["nginx", "curl"];
 const OBJECT_TOOLS = ["rclone", "swift-proxy-server", "swift-object-server", "memcached"];
 
-/** What moving files in and out of the data store costs, and whether paths hold. */
+/** Measures the cost of moving files in and out of the data store, and checks that paths stay inside it. */
 export const dataStore: Bench = {
   area: "data-store",
   about: "the data store: transfers against curl and rclone, the agent beside them, paths",

@@ -7,7 +7,7 @@ export interface Figure {
   /** The median of the ratios of all rounds, where that is known; else the ratio is that of the values. */
   readonly ratio?: number;
   readonly bar?: Bar;
-  /** Why it could not be measured here; it then keeps and misses nothing. */
+  /** Reason why it could not be measured here; such a figure neither meets nor misses its target. */
   readonly skipped?: string;
 }
 

@@ -4,7 +4,7 @@ import { activityOf, fingerprint, memoryOf } from "./processes.ts";
 import { delay, freePort, registerAgent, start, startAgent, startController } from "./programs.ts";
 
 const MB = 1e6;
-/** What follows a start (documents, the first report, the first sample and the numbers set aside for it) is over by then. */
+/** Milliseconds until the work after a start is done: documents, the first report, the first sample and the numbers reserved for it. */
 const SETTLE_MS = 75_000;
 
 /** A registered agent that is online and has nothing to do, against a Node that does nothing. */

@@ -9,7 +9,7 @@ export const mixedMethods = {
   "trigger.run": controlMethods["trigger.run"],
 } as const;
 
-/** Of eight messages of a busy session. Reports and events come in one message however many there are. */
+/** Number of each among eight messages of a busy session. Any number of reports or events comes in one message. */
 const WEIGHTS: Readonly<Record<keyof typeof mixedMethods, number>> = {
   heartbeat: 4,
   "trigger.run": 2,
@@ -17,7 +17,7 @@ const WEIGHTS: Readonly<Record<keyof typeof mixedMethods, number>> = {
   "telemetry.push": 1,
 };
 
-/** What a busy session carries, in its proportions, as JSON text. */
+/** Returns the messages of a busy session in their proportions, as JSON text. */
 export function mixedMessages(): readonly string[] {
   return oneOfEach().flatMap(({ method, text }) => Array.from({ length: WEIGHTS[method] }, () => text));
 }

@@ -8,7 +8,7 @@ export function memoryOf(pid: number): { readonly residentBytes: number; readonl
   return { residentBytes: of("Rss"), privateDirtyBytes: of("Private_Dirty") };
 }
 
-/** What a process has done so far. */
+/** Activity of a process since its start. */
 export interface Activity {
   /** Voluntary context switches of all threads: each is a wait that ended. */
   readonly wakeUps: number;

@@ -30,7 +30,7 @@ export function startTool(command: string, args: readonly string[], log: string,
   return running(spawn(program, all, { stdio: ["ignore", out, out] }));
 }
 
-/** What a process is started with besides its arguments. */
+/** Options for starting a process, besides its arguments. */
 export interface StartOptions {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;

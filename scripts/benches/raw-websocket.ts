@@ -72,7 +72,7 @@ export function textFrame(text: string): Buffer {
   return Buffer.concat([Buffer.from([0x81, ...size]), mask, payload]);
 }
 
-/** Where the first unmasked frame ends; undefined while it is incomplete. */
+/** Returns the offset at which the first unmasked frame ends; undefined while it is incomplete. */
 function frameEnd(data: Buffer): number | undefined {
   if (data.length < 2) return undefined;
   const short = data.readUInt8(1);

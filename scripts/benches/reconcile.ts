@@ -34,7 +34,7 @@ import { median } from "./figures.ts";
 const ROUNDS = 9;
 const ITEMS = 1000;
 const MANY = 10 * ITEMS;
-/** Of each hundred items, as many come from the cluster, so that there is something to merge. */
+/** Items of each hundred that come from the cluster, so that there is something to merge. */
 const SHARED = 10;
 const CLUSTER = "pair.example.net";
 

@@ -8,7 +8,7 @@ const OUTAGES = [
   { name: "2 h", ms: 7_200_000, attempts: 140, peak: 5 },
 ];
 
-/** What the session's state machine does to a control plane that comes back; simulated, so the numbers never vary. */
+/** Simulates the load that the session's state machine puts on a control plane that comes back; the numbers never vary. */
 export const reconnect: Bench = {
   area: "reconnect",
   about: `${NODES} nodes lose their control plane at once: attempts, and the peak when it is back`,

@@ -11,7 +11,7 @@ export interface Answer {
   readonly text: string;
 }
 
-/** Where nodes and callers find the controller. */
+/** Returns the origin of the controller, for nodes and callers. */
 export function originOf({ hosts }: Layout): string {
   const controller = hosts.find(({ role }) => role === "controller");
   if (controller === undefined) throw new LabError("a lab without a controller");

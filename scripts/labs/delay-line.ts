@@ -69,7 +69,7 @@ export function delayLine(from: Socket, to: Socket, delayMs: number, maxBytes = 
   });
 }
 
-/** Where a delay proxy leads. */
+/** Target of a delay proxy. */
 export interface DelayedTarget {
   readonly host: string;
   readonly port: number;

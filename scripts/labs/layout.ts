@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { resolve } from "node:path";
 
-/** What stands on a link of its own at the internet, with a public address. */
+/** A host on its own link to the internet, with a public address. */
 export interface PublicHost {
   readonly name: string;
   readonly role: "controller" | "gateway";
@@ -33,12 +33,12 @@ export const CONTROLLER = "controller";
 export const INTERNET = "internet";
 export const CONTROLLER_PORT = 8480;
 export const GATEWAY_PORT = 8443;
-/** Of the web server behind the service, and of the connector that leads to it. */
+/** Ports of the web server behind the service and of the connector that leads to it. */
 export const WEB_PORT = 8000;
 export const CONNECTOR_PORT = 8080;
 /** The same at every site: flows do not care that the private networks overlap. */
 export const PRIVATE_NET = "192.168.1";
-/** How many addresses of its provider a host can move through. */
+/** Number of provider addresses that a host can move through. */
 export const UPLINKS = 5;
 
 const PUBLIC_NET = "203.0.113";
@@ -101,7 +101,7 @@ export function providerOf({ net, first }: PublicHost | Site): string {
   return `${net}.${first - 1}`;
 }
 
-/** Where a machine of a site is in its private network. */
+/** Returns the address of a site's machine in its private network. */
 export function privateAddressOf({ edge, others }: Site, host: string): string {
   const last = host === edge ? 2 : (others.find(({ name }) => name === host)?.last ?? 1);
   return `${PRIVATE_NET}.${last}`;

@@ -157,7 +157,7 @@ function linksOf({ hosts, sites }: Layout): readonly (readonly [string, string, 
   ];
 }
 
-/** What `ip` is told on each host. */
+/** Returns the `ip` commands of each host. */
 function settingsOf(layout: Layout): Readonly<Record<string, readonly string[]>> {
   const settings: Record<string, string[]> = Object.fromEntries(
     namesOf(layout).map((name) => [name, ["link set lo up"]]),

@@ -2,7 +2,7 @@
 import { cpSync, existsSync, mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 
-/** Where DHCP clients keep what they know, apart from /etc. */
+/** Directories of DHCP clients' state outside /etc. */
 const CLIENTS = ["/run/dhcpcd", "/var/lib/dhcpcd", "/var/lib/dhcp"];
 const SCRIPT = [
   'own=$0; mount --bind "$own/etc" /etc',
@@ -24,7 +24,7 @@ export function ownFiles(own: string): readonly string[] {
   return ["unshare", "--mount", "sh", "-c", SCRIPT, own];
 }
 
-/** What belongs to the machine alone, and is of no use to a node. */
+/** Reports whether a node may have a copy of the file: no secrets of the machine. */
 function isPlain(path: string): boolean {
   return !/^\/etc\/(?:shadow|gshadow|ssl\/private|ssh)\b/.test(path);
 }

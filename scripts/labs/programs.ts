@@ -14,7 +14,7 @@ const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 /** The command line of the checkout's bundle. */
 export const HOLDFAST: readonly string[] = [process.execPath, ...FLAGS, join(ROOT, "dist/holdfast.mjs")];
 
-/** Where one host of a lab keeps things. */
+/** Returns the directories of a host of a lab. */
 export function placesOf(dir: string, host: string): { own: string; state: string; run: string } {
   const own = join(dir, host);
   return host === CONTROLLER

@@ -2,7 +2,7 @@
 import { addressOf, GATEWAY_PORT, siteOf, type PublicHost, type Site } from "./layout.ts";
 import type { LabState } from "./state.ts";
 
-/** Where the delay proxy of a site takes connections to the gateway at this place among the public hosts. */
+/** Returns the port at which a site's delay proxy accepts connections to this gateway. */
 export function delayPortOf(state: LabState, gateway: PublicHost): number {
   return 7000 + state.layout.hosts.indexOf(gateway);
 }
@@ -12,7 +12,7 @@ export function gatewaysOf({ layout }: LabState): readonly PublicHost[] {
   return layout.hosts.filter(({ role }) => role === "gateway");
 }
 
-/** What the internet does not carry: everything of hosts and sites whose link is cut. */
+/** Returns the internet's rules: they drop everything from and to hosts and sites whose link is cut. */
 export function internetRules(state: LabState): string {
   const links = state.cut.flatMap((name) => linkOf(state, name) ?? []);
   const drops = links.flatMap((link) => [`iifname "${link}" drop`, `oifname "${link}" drop`]);

@@ -5,7 +5,7 @@ import type { Layout } from "./layout.ts";
 
 export type Direction = "in" | "out" | "both";
 
-/** What is wrong with a site, on purpose. */
+/** Injected faults of a site. */
 export interface SiteFaults {
   /** Milliseconds that a round trip to the gateways takes longer. */
   readonly lagMs?: number;
@@ -19,7 +19,7 @@ export interface LabState {
   readonly isUp: boolean;
   /** The nodes by name. */
   readonly uids: Readonly<Record<string, string>>;
-  /** How often each host has got another address. */
+  /** Number of address changes of each host. */
   readonly moves: Readonly<Record<string, number>>;
   /** Hosts whose link is cut. */
   readonly cut: readonly string[];

@@ -45,7 +45,7 @@ function programsOf(lab: Lab, name: string): string {
   return running.join(", ");
 }
 
-/** What is wrong with a host, in the words of the verbs. */
+/** Returns the faults of a host, in the words of the verbs. */
 export function faultsOf({ cut, paused, faults }: LabState, name: string): readonly string[] {
   const { lagMs, drop, isUdpBlocked } = faults[name] ?? {};
   return [

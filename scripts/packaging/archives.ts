@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 
-/** What is installed at a path: a file, or a symbolic link. */
+/** A file or symbolic link to install. */
 export type Entry =
   | { readonly path: string; readonly mode: number; readonly data: Buffer }
   | { readonly path: string; readonly link: string };

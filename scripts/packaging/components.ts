@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** What `package-lock.json` says of a package, as far as it is told on. */
+/** The part of `package-lock.json` that goes into the bill of materials. */
 export const Lockfile = z.object({
   packages: z.record(
     z.string(),
@@ -18,7 +18,7 @@ export interface Component {
   /** As the lockfile has it: `sha512-` and base64. */
   readonly integrity: string;
   readonly purl: string;
-  /** Where it lies in the checkout. */
+  /** Its folder in the checkout. */
   readonly folder: string;
 }
 

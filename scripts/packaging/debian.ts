@@ -3,7 +3,7 @@ import type { Architecture } from "../../src/protocol/documents/release.ts";
 import { arOf, contentSize, tarOf, type Entry } from "./archives.ts";
 import type { Installed } from "./layout.ts";
 
-/** What the runtime is linked to, what every node drives, and what unpacks an upgrade. */
+/** Libraries of the runtime, the tools that every node drives, and those that unpack an upgrade. */
 const DEPENDS = [
   "libc6 (>= 2.28)",
   "libstdc++6 (>= 8)",

@@ -11,7 +11,7 @@ export interface VersionFiles {
   readonly sbom: string;
 }
 
-/** What belongs to the machine beside a version. */
+/** Files that belong to the machine, not to a version. */
 export interface SystemFiles {
   /** `systemd/` of the checkout, by name. */
   readonly systemd: ReadonlyMap<string, Buffer>;
@@ -103,11 +103,11 @@ export function tarballEntries(
 const movedTo = (path: string, entry: Entry): Entry =>
   "data" in entry ? { path, mode: entry.mode, data: entry.data } : { path, link: entry.link };
 
-/** What the maintainer scripts are told of `systemd/`. */
+/** Units of `systemd/` that the maintainer scripts handle. */
 export interface Installed {
   /** Enabled when they come for the first time. */
   readonly enabled: readonly string[];
-  /** Of these, what is started then. */
+  /** Those of `enabled` that are started then. */
   readonly started: readonly string[];
   /** All that may be enabled. */
   readonly units: readonly string[];

@@ -4,7 +4,7 @@ import type { Component } from "./components.ts";
 
 const TEXT = /^(licen[cs]e|copying|notice|copyright)/i;
 
-/** What a package says of its licence. Throws where it has no text, but for one whose licence is the project's own. */
+/** Returns the licence text of a package. Throws if it has none, unless its licence is the project's own. */
 export function licenceText({ name, licence }: Component, folder: string, own: string): string {
   const files = readdirSync(folder).filter((file) => TEXT.test(file));
   if (files.length === 0) {

@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 import { z } from "zod";
 import { Architecture, PackageVersion, ReleaseClaims } from "../../src/protocol/documents/release.ts";
 
-/** What is asked of `scripts/package`. */
+/** Options of `scripts/package`. */
 export interface Options {
   readonly architectures: readonly Architecture[];
   readonly out: string;
@@ -15,7 +15,7 @@ export interface Options {
   readonly expiresDays: number;
   readonly minVersion: string;
   readonly systemd: string;
-  /** Of xz. */
+  /** Compression level of xz. */
   readonly level: number;
 }
 

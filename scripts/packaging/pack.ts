@@ -7,16 +7,16 @@ import { controlArchive, debOf } from "./debian.ts";
 import { packageEntries, tarballEntries, type SystemFiles, type VersionFiles } from "./layout.ts";
 import type { MadePackages } from "./release.ts";
 
-/** What goes into the packages of an architecture. */
+/** Content and settings of an architecture's packages. */
 export interface Packing {
   readonly architecture: Architecture;
   readonly version: VersionFiles;
   readonly system: SystemFiles;
   /** The maintainer scripts by name, filled in. */
   readonly scripts: ReadonlyMap<string, Buffer>;
-  /** Of every file, in Unix seconds. */
+  /** Modification time of every file, in Unix seconds. */
   readonly time: number;
-  /** Of xz. */
+  /** Compression level of xz. */
   readonly level: number;
 }
 

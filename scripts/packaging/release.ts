@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { ReleaseClaims, type Architecture, type ReleaseFile } from "../../src/protocol/documents/release.ts";
 
-/** What an architecture's package may take, compressed. */
+/** Limit for an architecture's compressed package. */
 export const MAX_PACKAGE_BYTES = 40_000_000;
 
 /** A file of the release, made. */
@@ -12,7 +12,7 @@ export interface Made {
   readonly unpackedSize: number;
 }
 
-/** What is made for an architecture. */
+/** The packages of an architecture. */
 export interface MadePackages {
   readonly architecture: Architecture;
   readonly deb: Made;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { sha512Of, type Component } from "./components.ts";
 
-/** What is delivered, and by whom it was made. */
+/** A delivered package: its version, runtime and components. */
 export interface Delivery {
   /** As `package.version` in the shadow. */
   readonly version: string;

@@ -99,7 +99,7 @@ function reportOf(pending: Pending, restored: Restored, deps: RestoreDeps): Roll
 }
 
 function whyOf(isRebooted: boolean, isLiving: boolean, isExpired: boolean): Pick<Rollback, "code" | "evidence"> {
-  if (isRebooted) return { code: "rebooted", evidence: "the machine was started anew before the change was confirmed" };
+  if (isRebooted) return { code: "rebooted", evidence: "the machine restarted before the change was confirmed" };
   if (isLiving) return { code: "hung", evidence: "the agent did not answer at the end of the confirm window" };
   const when = isExpired ? "and did not come back within the confirm window" : "before the change was confirmed";
   return { code: "interrupted", evidence: `the agent ended ${when}` };

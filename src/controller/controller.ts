@@ -67,7 +67,7 @@ export interface ControllerOptions extends ControllerSettingsInput {
   readonly onTakenOver?: (error: HostError) => void;
 }
 
-/** What the areas do. */
+/** The services of the areas. */
 export interface Services {
   readonly nodes: NodeService;
   readonly licenses: Licenses;

@@ -26,7 +26,7 @@ import type { StoreDatabase } from "./store/database.ts";
 import { openSqliteStore } from "./store/sqlite.ts";
 import { storeIn, type Store } from "./stores.ts";
 
-/** What a controller keeps in its data directory: the database, keys and certificates. */
+/** Contents of a controller's data directory: the database, keys and certificates. */
 export interface State {
   readonly store: Store;
   readonly keys: ControlKeys;

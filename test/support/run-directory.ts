@@ -1,12 +1,23 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from "node:fs";
 import { freemem, tmpdir } from "node:os";
 import { join } from "node:path";
+import { unescaped } from "../../src/host/data-store/remove.ts";
 import { UNDER_UNITS } from "./machine/real-units.ts";
 
 const MEMORY = "/dev/shm";
 /** Tests that run at the same time hold some GB at most, mostly releases and engines' images. */
 const ENOUGH_BYTES = 8 * 2 ** 30;
+const UNMOUNT_MS = 10_000;
 
 /**
  * Makes a directory for the temporary files of this run, and removes it with them. It lies in memory if there is room: what is tested
@@ -14,11 +25,11 @@ const ENOUGH_BYTES = 8 * 2 ** 30;
  */
 export function setup(): (() => void) | undefined {
   if (UNDER_UNITS) return undefined;
-  const dir = (hasRoom() ? made(MEMORY) : undefined) ?? mkdtempSync(join(tmpdir(), "hf"));
+  const dir = madeInMemory() ?? made(tmpdir());
   // For everybody, as /tmp is: some programs run as other users.
   chmodSync(dir, 0o1777);
   process.env["TMPDIR"] = dir;
-  return () => rmSync(dir, { recursive: true, force: true });
+  return () => removeTree(dir);
 }
 
 function hasRoom(): boolean {
@@ -30,23 +41,54 @@ function hasRoom(): boolean {
   }
 }
 
-/** Names its process, so that the next run finds what a killed one left in memory. Undefined if nothing can be run there (`noexec`). */
-function made(parent: string): string | undefined {
+/** Makes it in memory. Undefined without enough room, or if nothing can be written or run there (`noexec`). */
+function madeInMemory(): string | undefined {
+  if (!hasRoom()) return undefined;
+  try {
+    const dir = made(MEMORY);
+    const program = join(dir, "program");
+    writeFileSync(program, "#!/bin/sh\n", { mode: 0o755 });
+    const { status } = spawnSync(program);
+    rmSync(program);
+    if (status === 0) return dir;
+    rmSync(dir, { recursive: true });
+  } catch {
+    // Not ours to write into.
+  }
+  return undefined;
+}
+
+/** Names its process, so that the next run finds what a killed one left. */
+function made(parent: string): string {
+  sweep(parent);
+  return mkdtempSync(join(parent, `hf${process.pid}.`));
+}
+
+/** Removes the directories of runs whose process is dead. */
+export function sweep(parent: string): void {
   for (const name of readdirSync(parent)) {
     const [, pid] = /^hf(\d+)\.\w{6}$/.exec(name) ?? [];
     if (pid === undefined || existsSync(`/proc/${pid}`)) continue;
     try {
-      rmSync(join(parent, name), { recursive: true, force: true });
+      removeTree(join(parent, name));
     } catch {
-      // The killed run left something mounted in it.
+      // Another user's, or in use.
     }
   }
-  const dir = mkdtempSync(join(parent, `hf${process.pid}.`));
-  const program = join(dir, "program");
-  writeFileSync(program, "#!/bin/sh\n", { mode: 0o755 });
-  const { status } = spawnSync(program);
-  rmSync(program);
-  if (status === 0) return dir;
-  rmSync(dir, { recursive: true });
-  return undefined;
+}
+
+/** Removes a directory without what is mounted in it, which may be a folder of the machine. Keeps it if that cannot be unmounted. */
+function removeTree(dir: string): void {
+  for (const path of mountsBelow(dir).toReversed()) {
+    spawnSync("umount", ["--lazy", "--", path], { stdio: "ignore", timeout: UNMOUNT_MS });
+  }
+  const [left] = mountsBelow(dir);
+  if (left !== undefined) throw new Error(`${dir} is kept: ${left} cannot be unmounted`);
+  rmSync(dir, { recursive: true, force: true });
+}
+
+/** Returns the mount points below a directory, in the order in which they were mounted. */
+function mountsBelow(dir: string): readonly string[] {
+  const points = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+  return points.map((line) => unescaped(line.split(" ")[4] ?? "")).filter((point) => point.startsWith(`${dir}/`));
 }

@@ -11,7 +11,7 @@ export const SEED = process.env["HOLDFAST_TEST_SEED"] ?? new Date().toISOString(
 
 /**
  * Returns one item of each of `size` equal ranges, for an even sample; all items when everything is requested. The choice depends on the
- * seed and on `label`, and covers every item over some weeks.
+ * seed and on `label`, so that runs of other days cover the other items.
  */
 export function sampleOf<T>(items: readonly T[], size: number, label: string): readonly T[] {
   if (TESTS_ALL || items.length <= size) return items;

@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { endUnitsBelow, UNDER_UNITS } from "./machine/real-units.ts";
 
+const MEMORY = "/dev/shm";
+
 /** Creates a directory for the running test, removed at its end. */
 export function tempDir(): string {
   return madeIn(tmpdir());
@@ -11,7 +13,8 @@ export function tempDir(): string {
 
 /** Creates one in memory if such a file system exists: for very many files, or for frequent syncs. */
 export function memoryDir(): string {
-  return madeIn(existsSync("/dev/shm") && !UNDER_UNITS ? "/dev/shm" : tmpdir());
+  const isInMemory = tmpdir().startsWith(`${MEMORY}/`) || UNDER_UNITS || !existsSync(MEMORY);
+  return madeIn(isInMemory ? tmpdir() : MEMORY);
 }
 
 /** Creates one outside /dev, where the other temporary files may be: for code that refuses the directories of the kernel. */

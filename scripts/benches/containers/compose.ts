@@ -8,7 +8,7 @@ import { startEngineProxy } from "../../../test/support/containers/engine-proxy.
 
 export interface Cost {
   readonly ms: number;
-  /** Of the engine. */
+  /** Requests to the engine. */
   readonly requests: number;
 }
 

@@ -21,7 +21,7 @@ interface Contest {
   readonly theirs: () => Promise<Cost>;
 }
 
-/** What a GB costs, in turns with curl, which writes its file in the same directory. */
+/** Measures the cost of downloading a GB, alternating with curl, which writes its file in the same directory. */
 export async function downloads(store: string, nginx: Nginx, say: (line: string) => void): Promise<Figure[]> {
   const { http, https, caFile } = nginx;
   const env = { NODE_EXTRA_CA_CERTS: caFile };

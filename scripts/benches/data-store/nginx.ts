@@ -7,7 +7,7 @@ import { freePort, startTool, until, type Running } from "../programs.ts";
 export interface Nginx extends Running {
   readonly http: string;
   readonly https: string;
-  /** Who vouches for its certificate. */
+  /** File of the CA that signed its certificate. */
   readonly caFile: string;
 }
 

@@ -11,7 +11,7 @@ const OPERATIONS = 10_000;
 const NAMES = ["images", "iso", "2026"] as const;
 const PEER = "one open of the whole path, links followed";
 
-/** What it takes to resolve a path name by name, and whether it holds while another process swaps paths for links that lead outside. */
+/** Measures resolving a path name by name, and checks that it stays inside while another process replaces paths by links that lead outside. */
 export async function paths(dir: string, say: (line: string) => void): Promise<readonly Figure[]> {
   const resolving = resolution(dir);
   say(`  ${resolving.value.toFixed(1)} µs for ${NAMES.length} names`);
@@ -53,7 +53,7 @@ function resolution(dir: string): Figure {
   };
 }
 
-/** Of the processor's time that one call takes, on average: nothing in it waits, and what others run meanwhile is not counted. */
+/** Returns the average processor time of one call, which never waits; the time of other programs does not count. */
 function microseconds(call: () => void): number {
   const begun = process.cpuUsage();
   for (let index = 0; index < RESOLUTIONS; index += 1) call();

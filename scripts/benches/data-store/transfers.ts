@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { TransferEvent, type TransferJob } from "../../../src/protocol/triggers/transfer.ts";
 import { BUNDLE, FLAGS } from "../programs.ts";
 
-/** What a command took: processor time of it and of all its children, and time. */
+/** Duration of a command, and the processor time of it and all its children. */
 export interface Cost {
   readonly cpuSeconds: number;
   readonly seconds: number;
@@ -46,7 +46,7 @@ export function jobOf(root: string, name: string, work: Work): TransferJob {
 }
 
 const NICENESS = 10;
-/** What an agent says to a transfer: its job, and, here at once, that the file may go to its name as soon as it is whole. */
+/** Returns the input of a transfer: its job, and, here at once, the permission to publish the complete file. */
 const inputFor = (job: TransferJob): string => `${JSON.stringify(job)}\n{"is":"publish"}\n`;
 const COMMAND = [process.execPath, ...FLAGS, BUNDLE, "transfer"];
 

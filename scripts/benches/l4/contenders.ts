@@ -26,11 +26,11 @@ export interface Contender extends Running {
   readonly ports: Ports;
 }
 
-/** How many of ours share the work, and so how many threads HAProxy gets. */
+/** Number of our processes that share the work, and of HAProxy's threads. */
 export const WORKERS = 1;
 const HAPROXY = "/usr/sbin/haproxy";
 
-/** What stands between the caller and a server of its own. */
+/** An overlay between the caller and a server of its own. */
 export interface OverlayContender extends Contender {
   readonly control: ControlClient;
   /** Its table, with further listeners. */

@@ -11,7 +11,7 @@ const FLOWS = 1000;
 const FIRST = 1000;
 const SETTLE_MS = 3000;
 
-/** What a connection costs that has exchanged a message and stays; every round has processes of its own. */
+/** Measures the memory of an open connection that has exchanged a message; every round has processes of its own. */
 export async function idleFlows(load: Load, dir: string, to: Ports): Promise<Figure[]> {
   const flags = ["--expose-gc", "--import", join(import.meta.dirname, "collect.ts")];
   let round = 0;

@@ -1,10 +1,10 @@
-/** Where a server is; `host` is 127.0.0.1 unless said otherwise. */
+/** Address of a server; `host` is 127.0.0.1 by default. */
 interface To {
   readonly host?: string;
   readonly port: number;
 }
 
-/** What the load generator is asked. */
+/** Requests to the load generator. */
 export type LoadQuestion =
   | (To & { readonly do: "pull" | "push"; readonly flows: number; readonly bytes: number })
   | (To & { readonly do: "connects"; readonly count: number; readonly atOnce: number })
@@ -16,7 +16,7 @@ export type LoadQuestion =
   | (To & { readonly do: "recovery"; readonly everyMs: number; readonly withinMs: number })
   | { readonly do: "release" };
 
-/** What it answers. Times in microseconds but for `seconds`. */
+/** Answers of the load generator. Times are in microseconds, except `seconds`. */
 export interface LoadAnswers {
   readonly pull: object;
   readonly push: object;
@@ -26,6 +26,6 @@ export interface LoadAnswers {
   readonly stall: object;
   /** From the question to that answer. */
   readonly recovery: { readonly ms: number };
-  /** How many connections were ended by the other side, and how many messages came back. */
+  /** Number of connections that the other side closed, and of messages that came back. */
   readonly release: { readonly cut: number; readonly exchanged: number };
 }

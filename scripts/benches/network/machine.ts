@@ -16,10 +16,10 @@ export interface Machine {
   remove(): Promise<void>;
 }
 
-/** What a pass took. */
+/** Duration, processes and steps of a pass. */
 export interface Pass {
   readonly ms: number;
-  /** Of it, until all was in force; the rest is looking whether it is. */
+  /** The part of `ms` until everything was applied; the rest is verification. */
   readonly inForceMs: number;
   readonly processes: number;
   readonly steps: number;

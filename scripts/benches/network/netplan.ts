@@ -13,7 +13,7 @@ export interface NetplanMachine {
   /** Starts `netplan try` on a text, and gives what it took until `isDone`, in milliseconds, while it goes on waiting for ENTER. */
   try(yaml: string, timeoutSeconds: number, isDone: () => boolean): Promise<{ readonly ms: number; kill(): void }>;
   state(): MachineState;
-  /** How many routes there are in the table main. */
+  /** Returns the number of routes in the table main. */
   routes(): number;
   end(): Promise<void>;
 }
@@ -27,7 +27,7 @@ const TOOLS = {
   script: "bsdutils",
 };
 
-/** Why netplan cannot run on this machine; undefined when it can. */
+/** Returns the reason why netplan cannot run on this machine; undefined if it can. */
 export function whyNoNetplan(): string | undefined {
   if (process.getuid?.() !== 0) return "needs root";
   const missing = Object.entries(TOOLS).filter(([tool]) => spawnSync("which", [tool]).status !== 0);

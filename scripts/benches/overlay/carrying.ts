@@ -20,7 +20,7 @@ const CONNECTS = 2000;
 const AT_ONCE = 32;
 const TRIPS = 3000;
 
-/** Where its servers are for the load. */
+/** Returns the address of one of its servers for the load generator. */
 export function serverOf({ host, ports }: Carrier, which: keyof Carrier["ports"]) {
   return { port: ports[which], ...(host === undefined ? {} : { host }) };
 }

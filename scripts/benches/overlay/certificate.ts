@@ -1,6 +1,6 @@
 import { createPublicKey, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
 
-/** What a TLS end shows, in PEM. */
+/** Certificate of a TLS end and its private key, in PEM. */
 export interface Certificate {
   readonly key: string;
   readonly cert: string;

@@ -8,7 +8,7 @@ import type { Sites } from "./sites.ts";
 /** Something that leads from site A through the gateway to the servers of site B. */
 export interface Carrier {
   readonly name: string;
-  /** Where site A connects to; 127.0.0.1 unless said otherwise. */
+  /** Host that site A connects to; 127.0.0.1 by default. */
   readonly host?: string;
   readonly ports: Ports;
   /** The processes that carry. */
@@ -26,7 +26,7 @@ export function portsFrom(first: number): Ports {
 
 export interface BareOptions {
   readonly first: number;
-  /** Where site A finds the gateway, when not at the gateway itself. */
+  /** Host at which site A connects to the gateway, if not the gateway's own. */
   readonly by?: string;
 }
 
@@ -112,7 +112,7 @@ function serverAt(ports: Ports, port: number): (typeof SERVERS)[number] {
   return SERVERS.find((server) => ports[server] === port) ?? "echo";
 }
 
-/** Why HAProxy is not among them; undefined where it can be. */
+/** Returns the reason why HAProxy cannot be compared; undefined if it can. */
 export function whyNoHaproxy(): string | undefined {
   return existsSync(HAPROXY) ? undefined : `${HAPROXY} is missing; install it with: apt-get install haproxy`;
 }

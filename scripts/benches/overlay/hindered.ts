@@ -15,7 +15,7 @@ const ONE_WAY_MS = 10;
 const FAR_BYTES = 100e6;
 const MEGABIT = 1e6;
 
-/** What 199 flows carry while one more is asked for a lot and never read, against the same without it. */
+/** Measures the throughput of 199 flows beside one that is sent a lot and never read, against the same without it. */
 export async function oneStalled(load: Load, overlay: Carrier): Promise<Figure[]> {
   const speed = async (): Promise<number> => {
     const from = performance.now();

@@ -10,13 +10,13 @@ import { aMember, aPeer, startNode, type PublicKey } from "./node.ts";
 import type { Sites } from "./sites.ts";
 
 const MOST = 10_000;
-/** What one takes at both its ends together, with room to spare. */
+/** Bytes of memory for one edge, at both ends together, rounded up. */
 const BYTES_EACH = 400_000;
 const DESCRIPTORS_KEPT = 500;
 const CLIENTS = 2;
 const SETTLE_MS = 3000;
 
-/** What a gateway holds for idle edges, against a bare server with the same sessions; as many as the machine holds. */
+/** Measures a gateway's memory for idle edges against a bare server with the same sessions; as many edges as the machine holds. */
 export async function idleEdges(dir: string, sites: Sites, first: number): Promise<Figure[]> {
   const count =
     Math.floor(Math.min(MOST, freemem() / BYTES_EACH, descriptors() - DESCRIPTORS_KEPT) / CLIENTS) * CLIENTS;
@@ -87,7 +87,7 @@ async function settled(pid: number): Promise<number> {
   return memoryOf(pid).privateDirtyBytes;
 }
 
-/** How many files a process may have open (proc_pid_limits(5)). */
+/** Returns the limit of open files of this process (proc_pid_limits(5)). */
 function descriptors(): number {
   return Number(/^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1] ?? 1024);
 }

@@ -11,9 +11,9 @@ const DAY_MS = 86_400_000;
 
 export interface MeshOptions {
   readonly first: number;
-  /** How many gateways; the first is preferred. */
+  /** Number of gateways; the first is preferred. */
   readonly gateways?: number;
-  /** Where site A finds the first gateway, when not at the gateway itself. */
+  /** Host at which site A connects to the first gateway, if not the gateway's own. */
   readonly by?: string;
   readonly flags?: readonly string[];
 }

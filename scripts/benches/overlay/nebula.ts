@@ -9,7 +9,7 @@ import type { Sites } from "./sites.ts";
 const PORT = 4242;
 const NODES = { gateway: "192.168.77.1", a: "192.168.77.2", b: "192.168.77.3" } as const;
 
-/** Why nebula is not among them; undefined where it can be. */
+/** Returns the reason why nebula cannot be compared; undefined if it can. */
 export function whyNoNebula(): string | undefined {
   if (!existsSync("/usr/bin/nebula")) return "nebula is missing; install it with: apt-get install nebula";
   return existsSync("/dev/net/tun") ? undefined : "nebula needs /dev/net/tun";

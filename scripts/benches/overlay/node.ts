@@ -11,7 +11,7 @@ import { aKey } from "./certificate.ts";
 /** A public overlay key. */
 export type PublicKey = z.infer<typeof P256PublicKey>;
 
-/** Who a node is, and what others must know of it. */
+/** A node's identity, and the record of it that others need. */
 export interface Member {
   readonly identity: OverlayIdentity;
   readonly peer: MeshPeer;
@@ -40,7 +40,7 @@ export async function aMember(number: number): Promise<Member> {
   return { identity: OverlayIdentity.parse({ uid: peer.uid, key: jwk }), peer };
 }
 
-/** What others know of the member that has this key. */
+/** Returns the record that others need of the member with this key. */
 export async function aPeer(number: number, key: PublicKey): Promise<MeshPeer> {
   const uid = `00000000-0000-4000-8000-${number.toString(16).padStart(12, "0")}`;
   return { uid, fqdn: `n${number}.bench`, key: await thumbprint(key) };

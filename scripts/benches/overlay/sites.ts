@@ -21,7 +21,7 @@ export interface Sites {
   end(): Promise<void>;
 }
 
-/** Why there can be no namespaces here; undefined where there can. */
+/** Returns the reason why network namespaces are impossible here; undefined if they are possible. */
 export function whyNoSites(): string | undefined {
   const { status, error } = spawnSync("unshare", ["--net", "ip", "link", "show", "lo"]);
   if (error !== undefined) return `unshare(1) and ip(8) are needed: ${error.message}`;

@@ -1,3 +1,4 @@
+import { shorten } from "../../lib/text/shorten.ts";
 import { whyOf, type Standing } from "../reconcile/section-status.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
@@ -36,7 +37,8 @@ const TUNNEL_STATE = /^tunnel\..+\.state$/;
 export function configFacts({ desired, standings, unsupported }: ConfigReadings): ShadowMap {
   const facts = new Map<string, ShadowValue>();
   const put = (key: string, value: ShadowValue | undefined): void => {
-    if (value !== undefined && key.length <= MAX_KEY) facts.set(key, typeof value === "string" ? cut(value) : value);
+    if (value !== undefined && key.length <= MAX_KEY)
+      facts.set(key, typeof value === "string" ? shorten(value, MAX_TEXT) : value);
   };
   for (const name of DocumentName.options) {
     put(`document.${name}.version`, desired[name]?.version);
@@ -96,10 +98,6 @@ function flat(value: Readonly<Record<string, unknown>>, prefix = "", depth = 1):
 
 function plain(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-}
-
-function cut(text: string): string {
-  return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT - 1)}…`;
 }
 
 function seconds(ms: number): number {

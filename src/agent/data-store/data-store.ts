@@ -15,7 +15,7 @@ import type {
 } from "../../protocol/triggers/data-store.ts";
 import { REPLY_LIMITS } from "../../protocol/channel/reply-parts.ts";
 import type { TransferJob } from "../../protocol/triggers/transfer.ts";
-import { storeRefusal } from "./failures.ts";
+import { pathField, storeRefusal } from "./failures.ts";
 import { abortJobFor, jobFor, type JobSettings } from "./jobs.ts";
 import { renderTask } from "./render.ts";
 import { Room } from "./room.ts";
@@ -110,7 +110,7 @@ export class DataStore {
       return await this.#handle(request, signal);
     } catch (error) {
       signal.throwIfAborted();
-      throw storeRefusal(toError(error));
+      throw storeRefusal(toError(error), pathField(request));
     }
   }
 
@@ -127,7 +127,7 @@ export class DataStore {
       return textFile(this.#options.store.openPart(parts.join("/"), id, 0), Math.min(quotaBytes, roomBytes));
     } catch (error) {
       signal.throwIfAborted();
-      throw storeRefusal(toError(error));
+      throw storeRefusal(toError(error), "file");
     }
   }
 
@@ -222,7 +222,7 @@ export class DataStore {
         const { message } = toError(error);
         const isCancelled = control.signal.aborted && !this.#ending.signal.aborted;
         put(isCancelled ? { is: "cancelled" } : { is: "failed", code: "refused", message });
-        throw storeRefusal(toError(error));
+        throw storeRefusal(toError(error), pathField(work));
       },
     );
     const done = ended

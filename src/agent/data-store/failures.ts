@@ -1,4 +1,6 @@
 import { AgentError, HostError, InputError } from "../../errors.ts";
+import { defined } from "../../lib/defined.ts";
+import type { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 
 /** Platform codes of the store's refusals; other errors have a platform code or are faults. */
 const CODES: Readonly<Record<string, string>> = {
@@ -12,13 +14,20 @@ const CODES: Readonly<Record<string, string>> = {
   "storage-failed": "storage-unavailable",
 };
 
-/** Converts an error to the platform's code; the original code is the detail `reason`. Pure. */
-export function storeRefusal(error: Error): Error {
+/** Converts an error to the platform's code; the original code is the detail `reason`, and `field` the field of the path. Pure. */
+export function storeRefusal(error: Error, field?: string): Error {
   if (!(error instanceof AgentError)) return error;
   const code = CODES[error.code];
   if (code === undefined) return error;
-  const options = { cause: error, details: { ...error.details, reason: error.code } };
+  const details = { ...error.details, reason: error.code };
   return error instanceof InputError
-    ? new InputError(code, error.message, options)
-    : new HostError(code, error.message, options);
+    ? new InputError(code, error.message, { cause: error, details: { ...defined({ field }), ...details } })
+    : new HostError(code, error.message, { cause: error, details });
+}
+
+/** Returns the field of a request that names its file; of a download's directory and name it is the name. */
+export function pathField(request: DataStoreRequest): string | undefined {
+  if ("filename" in request) return "filename";
+  if ("filePath" in request) return "filePath";
+  return "location" in request ? "location" : undefined;
 }

@@ -282,7 +282,7 @@ export class Transfers {
       if (job === undefined) return;
       const child = start(job, (event) => {
         isDone ||= event.is === "done";
-        if (event.is === "failed") log.warn({ task: id, reason: event.message }, "an upload was not taken back");
+        if (event.is === "failed") log.warn({ task: id, reason: event.message }, "an upload was not aborted");
       });
       if (this.#isClosed) child.leave();
       const stopClock = clock.after(TIDY_MS, () => child.leave());
@@ -294,7 +294,7 @@ export class Transfers {
       });
       this.#tidying.set(id, { child, done });
     } catch (error) {
-      log.warn({ task: id, err: toError(error) }, "an upload was not taken back");
+      log.warn({ task: id, err: toError(error) }, "an upload was not aborted");
     }
   }
 

@@ -198,7 +198,7 @@ export class Commit {
     try {
       this.#watcher = await this.#options.watch(checkpoint.pending?.id ?? "", asked.seconds * 1000, signal);
     } catch (error) {
-      // Nothing was begun, so that a record which the disk does not let go of takes nothing back.
+      // No step has run, so rolling back a record that cannot be removed changes nothing.
       await checkpoint.abandon().catch(() => undefined);
       throw error;
     }
@@ -210,11 +210,7 @@ export class Commit {
    * Decides after the last step; the pass waits until then. `observe` verifies that the proven state is the applied one. Rejects if
    * aborted: the window then stays for the next start.
    */
-  async settle(
-    isSuperseded: () => boolean,
-    signal: AbortSignal,
-    observe: () => Promise<Verdict> = () => Promise.resolve({ is: "as-applied" }),
-  ): Promise<Settled> {
+  async settle(isSuperseded: () => boolean, signal: AbortSignal, observe: () => Promise<Verdict>): Promise<Settled> {
     const { clock } = this.#options;
     this.#hasSession = false;
     this.#appliedAt = clock.sinceBoot();

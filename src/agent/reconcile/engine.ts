@@ -303,7 +303,7 @@ export class Engine {
     }
   }
 
-  /** Whether nothing is pending any more. */
+  /** Rolls back the change that an earlier agent or a failed pass left; resolves to whether none is pending. */
   async #restorePending({ attempts, at }: { readonly attempts: number; readonly at: number }): Promise<boolean> {
     const { commit, clock, sections, log } = this.#options;
     if (clock.elapsed() < at) return false;

@@ -151,7 +151,7 @@ export class HeldChange {
     const { prover, clock, log } = this.#options;
     const servingMs = await prover.servingMs(this.#ending.signal);
     if (servingMs === undefined || servingMs >= silentMs + (clock.elapsed() - this.#notedAt)) return false;
-    log.info({ servingMs }, "the control plane began anew while the change was tried");
+    log.info({ servingMs }, "the control plane restarted during the change");
     return true;
   }
 

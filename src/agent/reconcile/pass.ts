@@ -332,7 +332,11 @@ class Pass {
       if (following.length > 0 && this.#follows < MAX_FOLLOWS) {
         const failure = await this.#follow(candidate, following);
         if (failure !== undefined) return { is: "failed", failure };
-        unreached.push({ target: section.name, message: "it has followed its surroundings just now", isHere: true });
+        unreached.push({
+          target: section.name,
+          message: "adjusted to an external change; verifying again",
+          isHere: true,
+        });
       }
       unreached.push(...unproven.map(({ message }) => ({ target: section.name, message, isHere: true })));
     }

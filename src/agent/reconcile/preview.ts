@@ -1,5 +1,6 @@
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import { shorten } from "../../lib/text/shorten.ts";
 import { MAX_DETAIL, type SectionPlan, type ShownStep } from "../../protocol/documents/reconcile.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { PlannedStep } from "./section.ts";
@@ -52,10 +53,6 @@ function shownStep({ step, describe }: PlannedStep): ShownStep {
     subject,
     guarded,
     ...(removes === true ? { removes } : {}),
-    ...(detail === undefined ? {} : { detail: shortened(detail) }),
+    ...(detail === undefined ? {} : { detail: shorten(detail, MAX_DETAIL) }),
   };
-}
-
-function shortened(text: string): string {
-  return text.length <= MAX_DETAIL ? text : `${text.slice(0, MAX_DETAIL - 1)}…`;
 }

@@ -69,13 +69,13 @@ function endText(
       return text === "" ? `nothing was proven within ${seconds} s` : text;
     }
     case "not-kept":
-      return `the trial of ${seconds / 60} min ended and nobody kept it`;
+      return `the trial of ${seconds / 60} min ended without a confirmation`;
     case "reverted":
-      return "somebody took it back";
+      return "it was reverted on request";
     case "interrupted":
       return "the agent ended before the change was confirmed";
     case "rebooted":
-      return `the machine was started anew ${mode === "try" ? "during the trial" : "before the change was confirmed"}`;
+      return `the machine restarted ${mode === "try" ? "during the trial" : "before the change was confirmed"}`;
     case "step-failed":
     case "superseded":
       return reason;

@@ -77,7 +77,7 @@ export class Session {
     return this.#attempt?.connection;
   }
 
-  /** Delay of the next action: milliseconds, unless its timer was lost. */
+  /** Milliseconds by which the next action is overdue; many if its timer was lost. */
   get overdueMs(): number {
     const at = this.#armedFor;
     return at === undefined ? 0 : Math.max(0, this.#options.clock.elapsed() - at);

@@ -93,7 +93,7 @@ export function openOverlay(options: OpenOverlayOptions, stack: AsyncDisposableS
     },
     onMended(file) {
       faults.settled(`${stateDir}/${file}`);
-      const message = `The overlay has written its ${file} anew`;
+      const message = `The overlay has recreated its ${file}`;
       events.notice({ eventType: "Network Error", object: "overlay state", level: "INFO", message });
     },
   });

@@ -34,7 +34,7 @@ export function documentChecks({ documents, node }: Pick<Status, "documents" | "
     const came = receivedAt === undefined ? "" : `, received ${formatMoment(receivedAt, now)}`;
     if (refused !== undefined) {
       const fix = "correct it at the control plane: the next version ends this";
-      return warn(at, "refused-version", `version ${refused} was taken back, ${version} is in force${came}`, fix);
+      return warn(at, "refused-version", `version ${refused} was rolled back, ${version} is applied${came}`, fix);
     }
     if (name !== "keys" && appliedAt === undefined) {
       return warn(

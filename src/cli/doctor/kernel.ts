@@ -32,7 +32,7 @@ const COSTS: Readonly<Record<Exclude<keyof NetworkFeatures, "reasons" | "dhcp">,
   xfrm: "no IPsec tunnels",
   wireguard: "WireGuard runs outside the kernel, and slower",
   nft: "no NAT, no packet filter, no published ports",
-  addressProtocol: "addresses of ours are told by their label alone",
+  addressProtocol: "our addresses are recognized by their label only",
 };
 
 /**

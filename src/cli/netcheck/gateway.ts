@@ -41,8 +41,7 @@ async function checkKey({ key, host, port, local }: PathTarget, address: string,
       `see whether a gateway listens on ${host}:${port}, and exempt it from TLS inspection`,
     );
   }
-  if (key === undefined)
-    return skipped("tls", "it answers; by which key it is to be known, this node has not been told");
+  if (key === undefined) return skipped("tls", "it answers; this node does not know the gateway's key");
   if (shown === key) return passed("tls", "it has the gateway's key");
   const message = "it has another key than the gateway's";
   return failed(

@@ -1,5 +1,6 @@
 import { hostExec } from "../../host/process/exec.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
+import { inTurns } from "../../lib/async/in-turns.ts";
 import { formatSpan } from "../../lib/text/durations.ts";
 import type { ProxySettings } from "../../lib/net/proxy.ts";
 import { Status } from "../../protocol/local/answers.ts";
@@ -77,7 +78,9 @@ async function checkAll(call: Call, { targets, agent }: Known): Promise<readonly
   const node = agent?.finding ?? skipped("agent", `none runs: this is what it left in ${settings.stateDir}`);
   const [planes, paths] = await Promise.all([
     Promise.all(originsOf(targets).map((url) => controlPlaneChecks(url, targets, planeTools))),
-    inTurns(targets.paths.toSorted(byName).slice(0, MAX_PATHS), (path) => pathChecks(path, agent?.gateways, tools)),
+    inTurns(targets.paths.toSorted(byName).slice(0, MAX_PATHS), PATHS_AT_ONCE, (path) =>
+      pathChecks(path, agent?.gateways, tools),
+    ),
   ]);
   return [
     { target: "node", name: "agent", ...node },
@@ -142,13 +145,4 @@ function tunnelFinding({ gateway, id }: PathTarget, report: GatewaysReport | und
 
 function byName(a: PathTarget, b: PathTarget): number {
   return a.name === b.name ? (a.id < b.id ? -1 : 1) : a.name < b.name ? -1 : 1;
-}
-
-/** Maps items with limited concurrency, in order. */
-async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
-  const results: R[] = [];
-  for (let at = 0; at < items.length; at += PATHS_AT_ONCE) {
-    results.push(...(await Promise.all(items.slice(at, at + PATHS_AT_ONCE).map(work))));
-  }
-  return results;
 }

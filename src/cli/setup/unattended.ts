@@ -155,7 +155,7 @@ async function putInForce(call: Call, wanted: Wanted, standing: Standing, note: 
     else {
       const tried = await tryNetwork(call, network ?? {}, () => Promise.resolve("keep"));
       if (tried.is === "rolled-back")
-        throw new InputError("network-refused", `network: it was taken back: ${tried.why}`);
+        throw new InputError("network-refused", `network: the change was rolled back: ${tried.why}`);
       note("network", "done", "in force now, and whenever this machine starts");
     }
   }

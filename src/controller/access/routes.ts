@@ -6,7 +6,7 @@ import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/po
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals } from "../http/shapes.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -223,11 +223,12 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
       answers: {
         200: {
           description: "The credential; the secret is not shown again",
-          schema: z.strictObject({ clientId: z.string(), clientSecret: z.string() }).meta({ id: "Credential" }),
+          schema: z
+            .strictObject({ clientId: z.string(), clientSecret: z.string(), secret: z.string() })
+            .meta({ id: "Credential", description: "`secret` and `clientSecret` are the same" }),
         },
         ...refusals,
         ...notFound,
-        ...violations,
       },
       handle: async ({ params: { name }, caller }) => {
         const clientId = randomUUID();
@@ -238,7 +239,7 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
           for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
           await tx.putCredential(name, clientId, sha256Hex(clientSecret));
         });
-        return Response.json({ clientId, clientSecret });
+        return Response.json({ clientId, clientSecret, secret: clientSecret });
       },
     }),
   ];

@@ -32,6 +32,7 @@ const GUARD_MS = 5000;
 const EXPIRY_SECONDS = 60;
 /** Limit in the schema of `trigger.run`, which keeps a message below its own. */
 const MAX_JWS_CHARS = 1_000_000;
+const CODE = /^[a-z0-9-]{1,64}$/;
 const MAX_RUNNING = 20_000;
 const MAX_RUNNING_PER_NODE = 64;
 
@@ -121,7 +122,7 @@ export class Triggers {
         ? { error: new RemoteError(result.error.code, result.error.message, detailsOf(result.error.details)) }
         : { result: result.body };
     const run = this.#runs.get(result.id);
-    if (run === undefined) await triggers.settle(result.id, "error" in result ? result.error.code : "ok");
+    if (run === undefined) await triggers.settle(result.id, "error" in outcome ? codeOf(outcome.error) : "ok");
     else run.settle(outcome);
   }
 
@@ -296,6 +297,7 @@ function detailsOf(details: Readonly<Record<string, unknown>> | undefined): {
   return details === undefined ? {} : { details };
 }
 
+/** Returns the code of an error; `internal` for one without, and for a node's text that is no code. */
 function codeOf(error: Error): string {
-  return error instanceof AgentError ? error.code : "internal";
+  return error instanceof AgentError && CODE.test(error.code) ? error.code : "internal";
 }

@@ -22,7 +22,7 @@ import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { StoredNode } from "../nodes/store.ts";
 import type { ConfigService } from "./service.ts";
@@ -134,17 +134,17 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     method: "DELETE",
     path: itemPath(kind),
     operationId: `deleteNode${noun}`,
-    summary: `Remove a ${noun.toLowerCase()} from a node`,
+    summary: `Remove a ${noun.toLowerCase()} from a node; also succeeds if there is none with this id`,
     tag: "Node configuration",
     access: accessTo(section),
     params: itemParams(kind),
-    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations },
+    answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound },
     handle: async ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
       await deps.config.setSection(nodeID, section, caller.name, (node) => {
         const stored = openSection(node, section);
-        itemOf(stored, id, noun);
         const { [id]: _removed, ...items } = v2Items(stored);
+        if (!Object.hasOwn(v2Items(stored), id)) return { body: node.config[section] };
         return { body: { ...stored, version: 2, items } };
       });
       return Response.json({});
@@ -165,7 +165,6 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
       200: { description: "The section; every item has a new id", schema: sectionSchemas[section] ?? JsonObject },
       ...refusals,
       ...notFound,
-      ...violations,
     },
     handle: async ({ params: { nodeID }, caller }) => {
       const { config } = await deps.config.setSection(nodeID, section, caller.name, async (node, tx) => {
@@ -190,7 +189,8 @@ function openSection({ uid, config }: StoredNode, section: ItemSection): JsonObj
   if (stored === undefined) return { enabled: true, version: 2, items: {} };
   if (isV2(stored)) return stored;
   const call = `POST /v2/node/${uid}/config/${section}/upgrade`;
-  throw new InputError("legacy-form", `${section} of this node are in legacy form; call ${call} first`);
+  const details = { field: `${section}.version` };
+  throw new InputError("legacy-form", `${section} of this node are in legacy form; call ${call} first`, { details });
 }
 
 /** @throws {InputError} `not-found` */
@@ -202,7 +202,7 @@ function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
 
 /**
  * Stores the item that `decide` makes of the stored section, and returns it as stored.
- * @throws {InputError} `item-collision`, with the id of the other item
+ * @throws {Violations} for a conflict with another item, which the line names
  */
 async function putItem(
   { config }: ItemRouteDeps,
@@ -222,9 +222,7 @@ async function putItem(
     // Checked as the last item, so that it is reported as the colliding one.
     const asLast = { ...before, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
     const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
-    if (issue !== undefined) {
-      throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
-    }
+    if (issue !== undefined) throw new Violations([issue.message]);
     const body = { ...before, version: 2, items: { ...others, [id]: item } };
     await requireDestinations(tx.nodes, caller, section, node, body);
     return { body };

@@ -9,7 +9,7 @@ import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "../cluste
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { ConfigService } from "./service.ts";
@@ -38,7 +38,7 @@ export function networkConfigRoutes({ nodes, clusters, config: sections }: Netwo
       tag: "Node configuration",
       access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: NodeParams,
-      answers: { ...shown, ...refusals, ...notFound, ...violations },
+      answers: { ...shown, ...refusals, ...notFound },
       handle: async ({ params: { nodeID } }) => {
         const { type, config, fqdn } = await nodeOf(nodes, nodeID);
         refuseForAgents("network", type);

@@ -30,7 +30,8 @@ import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { StoredNode } from "../nodes/store.ts";
 import type { ClusterService } from "../clusters/service.ts";
@@ -69,9 +70,17 @@ export interface ExecRouteDeps {
 
 /** Returns the effective section: the cluster's if the node is a member of a cluster that has one. @throws {InputError} */
 export async function execOfNode(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): Promise<ExecBody> {
-  const { type, config, cluster } = await nodeOf(deps.nodes, nodeID);
-  refuseForAgents("exec", type);
-  return (cluster === undefined ? undefined : await deps.clusters.get(cluster))?.config.exec ?? config.exec ?? {};
+  const node = await nodeOf(deps.nodes, nodeID);
+  refuseForAgents("exec", node.type);
+  return execOf(deps, node);
+}
+
+/** Returns the section that applies to a node: its cluster's, or its own. */
+export async function execOf(
+  { clusters }: Pick<ExecRouteDeps, "clusters">,
+  { cluster, config }: Pick<NodeRecord, "cluster" | "config">,
+): Promise<ExecBody> {
+  return (cluster === undefined ? undefined : await clusters.get(cluster))?.config.exec ?? config.exec ?? {};
 }
 
 /** Returns the section of a node for a change. @throws {InputError} `cluster-member` if the cluster's section applies */
@@ -79,7 +88,7 @@ export function openExec({ type, config, cluster }: StoredNode): ExecBody {
   refuseForAgents("exec", type);
   if (cluster === undefined) return config.exec ?? {};
   const message = `the node is a member of ${cluster}: containers and volumes are configured on the cluster`;
-  throw new InputError("cluster-member", message, { details: { cluster } });
+  throw new InputError("cluster-member", message);
 }
 
 /** Routes of a node's containers: records and configuration parts. */
@@ -94,7 +103,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: NodeParams,
-      answers: { 200: { description: "Their records", schema: z.array(PublicContainer) }, ...answers, ...violations },
+      answers: { 200: { description: "Their records", schema: z.array(PublicContainer) }, ...answers },
       handle: async ({ params: { nodeID } }) =>
         Response.json(containersOf(await execOfNode(deps, nodeID)).map((one) => shown(nodeID, one))),
     }),
@@ -132,7 +141,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: ContainerParams,
-      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...violations },
+      answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers },
       handle: async ({ params: { nodeID, containerID } }) =>
         Response.json(shown(nodeID, found(await execOfNode(deps, nodeID), containerID))),
     }),
@@ -165,7 +174,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: async ({ params: { nodeID, containerID }, caller }) => {
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
           const stored = openExec(node);
@@ -252,7 +261,6 @@ function partRoute(deps: ExecRouteDeps, { word, operation, label, schema, of }: 
       200: { description: "The configured part; empty if unset", schema },
       ...refusals,
       ...notFound,
-      ...violations,
     },
     handle: async ({ params: { nodeID, containerID } }) => {
       const section = await execOfNode(deps, nodeID);

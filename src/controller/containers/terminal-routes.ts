@@ -3,13 +3,14 @@ import { SessionError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
+import { ALIAS } from "../http/api.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { notFound, Problem, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { Terminals } from "./terminals.ts";
 
 /** Path that callers may upgrade to a WebSocket. */
-export const TERMINAL_PATH = /^(?:\/api)?\/node\/[^/]+\/trigger\/container-exec$/;
+export const TERMINAL_PATH = new RegExp(`^(?:${ALIAS})?/node/[^/]+/trigger/container-exec$`);
 
 const Cells = z
   .string()
@@ -55,7 +56,6 @@ export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonl
         504: { description: "The node did not answer in time", schema: Problem },
         ...refusals,
         ...notFound,
-        ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller, upgrade }) {
         if (!(await nodeOf(nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");

@@ -9,7 +9,7 @@ import { NodeParams } from "../config/routes.ts";
 import { bodyLimits, execOfNode, mayModify, mayRead, openExec, type ExecRouteDeps } from "./routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 
 const tag = "Edge compute";
 const base = "/v2/node/{nodeID}/exec/volume";
@@ -29,7 +29,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: NodeParams,
-      answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers, ...violations },
+      answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers },
       handle: async ({ params: { nodeID } }) => Response.json(volumesOf(await execOfNode(deps, nodeID))),
     }),
     route({
@@ -66,7 +66,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: VolumeParams,
-      answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations },
+      answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: async ({ params: { nodeID, volumeName }, caller }) => {
         const isThis = ({ name }: JsonObject): boolean => name === volumeName;
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
@@ -75,7 +75,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
           const user = containersOf(stored).find((one) => mountedVolumes(stored, one).some(isThis));
           if (user !== undefined) {
             const message = `the container ${String(user["name"])} mounts the volume ${volumeName}`;
-            throw new InputError("item-collision", message, { details: { id: user["id"], code: "E_DEPENDENCY" } });
+            throw new InputError("item-collision", message);
           }
           const volumes = volumesOf(stored).filter((one) => !isThis(one));
           return { body: { ...stored, volumes }, summary: `volume ${volumeName} removed` };
@@ -94,7 +94,6 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       answers: {
         200: { description: "The limits; empty if none are set", schema: JsonObject },
         ...answers,
-        ...violations,
       },
       handle: async ({ params: { nodeID } }) => {
         const { limits } = await execOfNode(deps, nodeID);

@@ -20,14 +20,14 @@ import { type StoreCallDeps, askStore, mayUseStore, type StoreCall } from "./cal
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Call, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, ofNode, refusals } from "../http/shapes.ts";
 
 const tag = "Data store";
 const base = "/v2/node/{nodeID}/data-store";
 const TaskParams = NodeParams.extend({ taskID: z.string().max(64).toLowerCase() });
 /** Response body that is not forwarded. */
 const Done = z.unknown().transform((): Record<string, never> => ({}));
-const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
+const answers = { ...ofNode, ...refusals, ...notFound } as const;
 
 type Params = z.infer<typeof NodeParams>;
 

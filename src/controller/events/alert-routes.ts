@@ -4,7 +4,7 @@ import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { Page, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
+import { Empty, LegacyAlert, notFound, PublicAlert, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { EventFilter, EventRecord } from "./records.ts";
 import type { Alerts } from "./alerts.ts";
@@ -45,7 +45,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNode,
       params: NodeParams,
       query: PageQuery,
-      answers: { ...legacy, ...notFound, ...violations },
+      answers: { ...legacy, ...notFound },
       handle: async ({ params: { nodeID }, query }) => {
         await requireNode(nodes, nodeID);
         const { items } = await events.find({ ...newestFirst(query), nodeIds: [nodeID] });
@@ -61,7 +61,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       isDeprecated: true,
       access: onNodes,
       query: PageQuery,
-      answers: { ...legacy, ...violations },
+      answers: { ...legacy },
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, "alerts::read", undefined);
         const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
@@ -77,7 +77,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       tag,
       access: onNodes,
       query: NoQuery,
-      answers: { ...open, ...violations },
+      answers: { ...open },
       handle: async ({ caller }) =>
         Response.json((await alerts.find()).filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
     }),
@@ -90,7 +90,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNode,
       params: NodeParams,
       query: NoQuery,
-      answers: { ...open, ...notFound, ...violations },
+      answers: { ...open, ...notFound },
       handle: async ({ params: { nodeID } }) => {
         await requireNode(nodes, nodeID);
         return Response.json(await alerts.find(nodeID));

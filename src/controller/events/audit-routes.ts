@@ -4,7 +4,7 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { HISTORY_SECONDS } from "./store.ts";
 import { RangeQuery, rangeOf, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, PublicAudit, refusals, violations } from "../http/shapes.ts";
+import { notFound, PublicAudit, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { AuditRecord } from "./records.ts";
 import type { EventLog } from "./service.ts";
@@ -27,7 +27,6 @@ export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Ro
       headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
     },
     ...refusals,
-    ...violations,
   };
   const answer = ({ total, items }: { readonly total: number; readonly items: readonly AuditRecord[] }): Response =>
     Response.json(

@@ -7,7 +7,7 @@ import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { listOf, Moment, numberIn } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, PublicEvent, refusals, violations } from "../http/shapes.ts";
+import { notFound, PublicEvent, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { EventFilter, EventRecord } from "./records.ts";
 import type { EventLog } from "./service.ts";
@@ -43,7 +43,7 @@ const OrganizationQuery = z.strictObject({ ...Window, nodeIDs: listOf(Uid, 1000)
 /** Page and time range. */
 export const RangeQuery = z.strictObject({ ...Period, ...Page });
 
-/** Nodes, as far as the routes of their records name them. */
+/** Lookup of nodes for the routes of events, alerts, audits, flows and usage. */
 export interface NodeLookup {
   uids(): Promise<readonly string[]>;
   get(uid: string): Promise<unknown>;
@@ -73,7 +73,7 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
       tag,
       access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
       query: OrganizationQuery,
-      answers: { ...page, ...violations },
+      answers: { ...page },
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);
         return eventPage(await events.find({ ...filterOf(query), ...defined({ nodeIds }) }));
@@ -88,7 +88,7 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
       access: { to: "resource", permissions: ["events::read"], resource: ({ nodeId }) => tgrn.node(nodeId) },
       params: z.object({ nodeId: Uid }),
       query: NodeQuery,
-      answers: { ...page, ...notFound, ...violations },
+      answers: { ...page, ...notFound },
       handle: async ({ params: { nodeId }, query }) => {
         const page = await events.find({ ...filterOf(query), nodeIds: [nodeId] });
         // Events of a deleted node remain readable.

@@ -1,6 +1,7 @@
 import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
 import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { defined } from "../../lib/defined.ts";
+import { shorten } from "../../lib/text/shorten.ts";
 
 /** HTTP statuses of error codes that only the API has; every other `InputError` is a refusal of content, 422. */
 const httpCodes = {
@@ -32,6 +33,8 @@ const apiCodes: Readonly<Record<string, number>> = {
 
 /** Retry delay of overload errors, in seconds; the load passes quickly. */
 const RETRY_SECONDS = "5";
+/** Longest line of a refusal: it may repeat what the caller sent. */
+const MAX_LINE_CHARS = 2048;
 
 /** A body, query or section that violates its schema; sent as a JSON array of strings, each prefixed with the field. */
 export class Violations extends InputError {
@@ -103,18 +106,22 @@ const isStoreFault = ({ code }: AgentError): boolean => code === "storage-unavai
 
 const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
 
-/** Returns the response to a failed request: an array of strings for a refusal of content (422), otherwise `{error, code, details?}`. */
+/**
+ * Returns the response to a failed request: an array of strings for a refusal of content (422), otherwise `{code, message, details?}`, with
+ * the message as `error`, too.
+ */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   const { status, code, message, details } = refusalOf(thrown);
   if (status === 422) return Response.json(linesOf(thrown, message), { status, headers });
   const later = code === "overloaded" || code === "store-unavailable" ? { "retry-after": RETRY_SECONDS } : {};
   return Response.json(
-    { error: message, code, ...defined({ details }) },
+    { error: message, code, message, ...defined({ details }) },
     { status, headers: { ...later, ...headers } },
   );
 }
 
 function linesOf(thrown: unknown, message: string): readonly string[] {
-  if (thrown instanceof Violations) return thrown.lines;
-  return [thrown instanceof AgentError ? lineOf(thrown) : message];
+  const only = thrown instanceof AgentError ? lineOf(thrown) : message;
+  const lines = thrown instanceof Violations ? thrown.lines : [only];
+  return lines.map((line) => shorten(line, MAX_LINE_CHARS));
 }

@@ -27,10 +27,15 @@ export function queryValues(
     else if (Array.isArray(known)) known.push(value);
     else values.set(key, [known, value]);
   }
-  if (unknown.size > 0) throw new Violations([...unknown].map((name) => unknownText(name, Object.keys(shape))));
+  if (unknown.size > 0) {
+    const named = [...unknown].slice(0, MAX_NAMED);
+    throw new Violations(named.map((name) => unknownText(name, Object.keys(shape))));
+  }
   return Object.fromEntries(values);
 }
 
+/** Limit of unknown parameters that are compared with the known names. */
+const MAX_NAMED = 100;
 const SPELLING = /^([\w-]+)(\[\d{0,4}\])?(\[\d{0,4}\])?$/;
 
 function unknownText(spelling: string, known: readonly string[]): string {

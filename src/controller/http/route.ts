@@ -38,7 +38,13 @@ export type Access<P> =
       readonly instead?: (params: P) => readonly string[] | undefined | Promise<readonly string[] | undefined>;
       readonly resource: (params: P) => string | Promise<string>;
     }
-  | { readonly to: "kind"; readonly permission: string; readonly kind: string };
+  | {
+      readonly to: "kind";
+      readonly permission: string;
+      readonly kind: string;
+      /** A second kind, of which any resource is sufficient as well. */
+      readonly otherKind?: string;
+    };
 
 /** One operation: description and handler. */
 export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
@@ -161,8 +167,10 @@ async function checkAccess<P extends Record<string, unknown>>(
   if (access.to === "resource") {
     const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
     caller.require((await access.instead?.(params)) ?? permissions, await access.resource(params));
-  } else if (access.to === "kind" && caller.reach(access.permission, access.kind) === "none") {
-    throw forbidden([access.permission], anyOf(access.kind));
+  } else if (access.to === "kind") {
+    const { permission, kind, otherKind = kind } = access;
+    const isReached = [kind, otherKind].some((one) => caller.reach(permission, one) !== "none");
+    if (!isReached) throw forbidden([permission], anyOf(kind));
   }
 }
 

@@ -138,7 +138,12 @@ export const UsageBucketShape = z
   .meta({ id: "UsageBucket" });
 
 export const Problem = z
-  .object({ error: Text, code: Text, details: z.unknown().optional() })
+  .object({
+    error: Text.meta({ description: "The same as `message`" }),
+    code: Text,
+    message: Text,
+    details: z.unknown().optional(),
+  })
   .meta({ id: "Problem", description: "Why a request failed; `code` is stable" });
 
 export const ViolationLines = z.array(Text).meta({
@@ -164,7 +169,6 @@ export const violations = {
 } as const;
 /** Error responses of operations with a JSON body. */
 export const badBody = {
-  ...violations,
   413: { description: "The body is too large", schema: Problem },
   415: { description: "The body has an unsupported media type", schema: Problem },
 } as const;

@@ -9,7 +9,7 @@ import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type Call, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";
+import { badBody, Empty, notFound, ofNode, refusals } from "../http/shapes.ts";
 import type { ImageRecord } from "./records.ts";
 import type { Images } from "./service.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -43,7 +43,7 @@ const PublicImage = z
     virtualBytes: ImageInfo.shape.virtualBytes,
   })
   .meta({ id: "MachineImage" });
-const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
+const answers = { ...ofNode, ...refusals, ...notFound } as const;
 
 /** Details of an image file, as reported by the node. */
 type Found = { readonly present?: boolean } & Partial<ImageInfo>;
@@ -158,7 +158,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
           const other = (await images.ofNode(nodeID)).find(isSame);
           if (other !== undefined) {
             const message = `image ${other.displayName} uses the same file`;
-            throw new InputError("item-collision", message, { details: { id: other.id, code: "E_DEPENDENCY" } });
+            throw new InputError("item-collision", message);
           }
           await removeFile(deps, storeCall(call), record.location);
         }

@@ -84,7 +84,7 @@ async function found(images: ImageRecords, node: string, id: string): Promise<Im
 
 async function checkRoom(images: ImageRecords, node: string, id: string): Promise<void> {
   if ((await images.get(node, id)) !== undefined) {
-    throw new InputError("item-collision", `image ${id} already exists`, { details: { id, code: "E_NAME_DUPLICATE" } });
+    throw new InputError("item-collision", `image ${id} already exists`, { details: { field: "id" } });
   }
   if ((await images.ofNode(node)).length >= MAX_IMAGES) {
     throw new Violations([`body: cannot add an image: the limit of ${MAX_IMAGES} per node is reached`]);

@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 
-/** Those who have names, which nodes and clusters share. */
+/** Nodes and clusters, whose names are unique among both. */
 export interface NameHolders {
   readonly nodes: { byFqdn(fqdn: string): Promise<unknown> };
   readonly clusters: { get(fqdn: string): Promise<unknown> };

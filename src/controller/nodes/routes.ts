@@ -7,10 +7,10 @@ import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { parseProjection, projectNode } from "./projection.ts";
 import { publicNode, type View } from "./public-node.ts";
 import type { Caller } from "../http/caller.ts";
-import { Violations, withViolations } from "../http/problem.ts";
+import { Violations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, NodePart, notFound, PublicNode, refusals, violations } from "../http/shapes.ts";
+import { badBody, NodePart, notFound, PublicNode, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "./records.ts";
 import type { NodeService } from "./service.ts";
@@ -90,7 +90,6 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       answers: {
         200: { description: "The nodes the caller may read", schema: z.array(PublicNode) },
         ...refusals,
-        ...violations,
       },
       handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search, query.cluster !== undefined);
@@ -118,11 +117,10 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       answers: {
         200: { description: "The license, a JWS", mediaTypes: ["text/plain"] },
         ...refusals,
-        ...violations,
       },
       handle: async ({ query: { name, type, jkt }, caller }) => {
         const request = { name, type, user: caller.name, ...defined({ jkt }) };
-        const license = await withViolations("name", ["name-taken"], () => licenses.issue(request));
+        const license = await licenses.issue(request);
         return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
     }),

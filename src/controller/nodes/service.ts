@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { KeyedQueue } from "../../lib/async/keyed-queue.ts";
 import { defined } from "../../lib/defined.ts";
-import type { LifecycleState, NodeState } from "../../protocol/values/values.ts";
+import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 import type { AlertStore } from "../events/alert-store.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Sources } from "../http/sources.ts";
@@ -74,6 +74,15 @@ export class NodeService {
 
   uids(): Promise<readonly string[]> {
     return this.#deps.store.nodes.uids();
+  }
+
+  /** Returns the tags of every node that has some. */
+  tags(): Promise<readonly Pick<StoredNode, "uid" | "tags">[]> {
+    return this.#deps.store.nodes.tags();
+  }
+
+  countOf(type: NodeType): Promise<number> {
+    return this.#deps.store.nodes.countOf(type);
   }
 
   async get(uid: string): Promise<NodeRecord | undefined> {

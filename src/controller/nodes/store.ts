@@ -57,6 +57,9 @@ export interface NodeChange {
 
 export interface NodeStore {
   all(): Promise<readonly StoredNode[]>;
+  /** Returns the tags of every node that has some. */
+  tags(): Promise<readonly Pick<StoredNode, "uid" | "tags">[]>;
+  countOf(type: NodeType): Promise<number>;
   uids(): Promise<readonly string[]>;
   get(uid: string): Promise<StoredNode | undefined>;
   byFqdn(fqdn: string): Promise<StoredNode | undefined>;
@@ -226,6 +229,14 @@ export function nodeStore(executor: Executor): NodeStore {
   return {
     async all() {
       return (await db.selectFrom("nodes").selectAll().orderBy("fqdn").execute()).map(readNode);
+    },
+    async tags() {
+      const rows = await db.selectFrom("nodes").select(["uid", "tags"]).where("tags", "<>", "{}").execute();
+      return rows.map((row) => ({ uid: row.uid, tags: json(row, "tags", Tags) }));
+    },
+    async countOf(type) {
+      const count = db.selectFrom("nodes").select((eb) => eb.fn.countAll<number>().as("total"));
+      return (await count.where("type", "=", type).executeTakeFirst())?.total ?? 0;
     },
     uids: async () => uidsIn(await uids.execute()),
     async get(uid) {

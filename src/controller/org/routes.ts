@@ -9,11 +9,13 @@ import { notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 
 const tag = "Organization";
+const LOCAL_ACCOUNTS = "holdfast";
 const OrgShape = z
   .object({
     uid: z.uuid(),
     domain: Fqdn.meta({ description: "Suffix of the FQDNs of nodes and clusters" }),
     name: z.string(),
+    idp_provider: z.literal(LOCAL_ACCOUNTS).meta({ description: "Accounts are the controller's own" }),
     licenses: z
       .object({ appliances: z.int(), agents: z.int() })
       .meta({ description: "Number of registered nodes by type" }),
@@ -25,7 +27,12 @@ const DomainShape = z
 const TagShape = z.object({ name: z.string(), values: z.array(z.string()) }).meta({ id: "TagInUse" });
 
 /** Tags are of nodes and clusters; only those that the caller may read count. */
-const tagAccess = { to: "kind", permission: "nodes::read", kind: tgrn.node("") } as const;
+const tagAccess = {
+  to: "kind",
+  permission: "nodes::read",
+  kind: tgrn.node(""),
+  otherKind: tgrn.cluster(""),
+} as const;
 
 export interface OrgRouteDeps {
   readonly nodes: NodeService;
@@ -47,14 +54,8 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       access: { to: "caller" },
       answers: { 200: { description: "The organization", schema: OrgShape }, ...refusals },
       handle: async () => {
-        const types = (await nodes.all()).map(({ type }) => type);
-        const agents = types.filter((type) => type === "Agent").length;
-        return Response.json({
-          uid: org,
-          domain,
-          name: domain,
-          licenses: { appliances: types.length - agents, agents },
-        });
+        const licenses = { appliances: await nodes.countOf("Node"), agents: await nodes.countOf("Agent") };
+        return Response.json({ uid: org, domain, name: domain, idp_provider: LOCAL_ACCOUNTS, licenses });
       },
     }),
     route({
@@ -110,7 +111,7 @@ async function tagsFor(
   caller: Caller,
 ): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const tagged = [
-    ...(await nodes.all()).map(({ uid, tags }) => ({ resource: tgrn.node(uid), tags })),
+    ...(await nodes.tags()).map(({ uid, tags }) => ({ resource: tgrn.node(uid), tags })),
     ...(await clusters.all()).map(({ fqdn, tags }) => ({ resource: tgrn.cluster(fqdn), tags })),
   ];
   const found = new Map<string, Set<string>>();

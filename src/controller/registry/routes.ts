@@ -4,7 +4,7 @@ import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { Registry } from "./registry.ts";
 import { route, type Route } from "../http/route.ts";
-import { Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import { Empty, notFound, Problem, refusals } from "../http/shapes.ts";
 
 const tag = "Repositories";
 const Repository = z.object({
@@ -28,7 +28,6 @@ const answers = {
   502: { description: "The registry did not respond or returned an error", schema: Problem },
   ...refusals,
   ...notFound,
-  ...violations,
 } as const;
 
 export interface RepositoryRouteDeps {

@@ -6,7 +6,7 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "./registry-tokens.ts";
 import { identify, type Caller } from "../http/caller.ts";
 import { route, type Route } from "../http/route.ts";
-import { Problem, refusals, violations } from "../http/shapes.ts";
+import { Problem, refusals } from "../http/shapes.ts";
 import type { AccessStore } from "../access/store.ts";
 import type { TokenIssuer } from "../http/tokens.ts";
 import type { RegistryTokens } from "./registry-tokens.ts";
@@ -68,7 +68,6 @@ export function registryTokenRoutes(deps: RegistryTokenRouteDeps): readonly Rout
       answers: {
         200: { description: "The token, without requested actions that are not allowed", schema: Token },
         401: { description: "Invalid credentials", schema: Problem },
-        422: violations[422],
         429: refusals[429],
       },
       handle: async ({ query: { scope }, request }) => {

@@ -8,7 +8,7 @@ import { readableNodes } from "../events/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { listOf, Moment, numberIn } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { PublicFlow, refusals, violations } from "../http/shapes.ts";
+import { PublicFlow, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { FlowFilter, FlowSearch } from "./records.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -69,7 +69,6 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
           },
         },
         ...refusals,
-        ...violations,
       },
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);

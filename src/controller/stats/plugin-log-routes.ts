@@ -9,7 +9,7 @@ import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Moment, numberIn } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, refusals, violations } from "../http/shapes.ts";
+import { notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { GatewayDetailsSearch } from "./records.ts";
 import type { ContainerOutputSearch } from "../containers/records.ts";
@@ -62,7 +62,6 @@ export function pluginLogRoutes({
         },
         ...refusals,
         ...notFound,
-        ...violations,
       },
       handle: async ({ params: { nodeID }, query: { startDate, endDate } }) => {
         const { type } = await nodeOf(nodes, nodeID);
@@ -96,7 +95,6 @@ export function pluginLogRoutes({
         },
         ...refusals,
         ...notFound,
-        ...violations,
       },
       handle: async ({ params: { nodeID }, query }) => {
         const { type } = await nodeOf(nodes, nodeID);

@@ -4,7 +4,7 @@ import { RELATIVE_TIME, usageRange } from "./usage.ts";
 import { readableNodes } from "../events/routes.ts";
 import { hasTags, numberIn, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { refusals, UsageBucketShape, violations } from "../http/shapes.ts";
+import { refusals, UsageBucketShape } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { FlowSearch } from "./records.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -41,7 +41,6 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
       answers: {
         200: { description: "The buckets in order", schema: z.array(UsageBucketShape) },
         ...refusals,
-        ...violations,
       },
       handle: async ({ query, caller }) => {
         const range = usageRange(query, Math.floor(clock.now() / 1000));

@@ -7,7 +7,7 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { numberIn } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, ofNode, refusals, violations } from "../http/shapes.ts";
+import { notFound, ofNode, refusals } from "../http/shapes.ts";
 import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts, type RunDeps, type TriggerRouteDeps } from "./routes.ts";
 
 const { maxBytes } = NodePushLogs.shape;
@@ -41,7 +41,6 @@ export function nodeBundleRoutes(deps: RunDeps & Pick<TriggerRouteDeps, "nodes">
         ...ofNode,
         ...refusals,
         ...notFound,
-        ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller }) {
         if (!(await nodeOf(deps.nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");

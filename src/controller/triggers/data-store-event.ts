@@ -1,3 +1,4 @@
+import { shorten } from "../../lib/text/shorten.ts";
 import { DataStoreRequest, shownUrl } from "../../protocol/triggers/data-store.ts";
 
 /** Trigger event of data store requests. */
@@ -8,7 +9,7 @@ const LIST_MS = 60_000;
 /** Deleting a large directory is slow. */
 const DELETE_MS = 600_000;
 /** Limit of a path in an audit label, in characters. */
-const SHOWN_CHARS = 200;
+const SHOWN_CHARS = 201;
 
 /** Returns the deadline of a data store request, in milliseconds. */
 export function dataStoreDeadlineMs(body: unknown): number {
@@ -53,6 +54,4 @@ function actionText(request: DataStoreRequest): string {
   }
 }
 
-function shortened(text: string): string {
-  return text.length <= SHOWN_CHARS ? text : `${text.slice(0, SHOWN_CHARS)}…`;
-}
+const shortened = (text: string): string => shorten(text, SHOWN_CHARS);

@@ -12,7 +12,7 @@ import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "./data-store-event.ts";
 import { containerNamed, stopSecondsOf } from "../containers/exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { BODY_LIMITS } from "../http/body.ts";
-import { execOfNode } from "../containers/routes.ts";
+import { execOf } from "../containers/routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { refusalOf, Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
@@ -21,6 +21,7 @@ import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
 import type { TriggerProgress, TriggerRequest } from "./records.ts";
 import type { TriggerOptions, TriggerService } from "./service.ts";
 import type { ReplyJoins } from "./reply-joins.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { Logger } from "pino";
@@ -86,7 +87,7 @@ const SentShape = z
   })
   .meta({ id: "SentTrigger" });
 
-/** What runs triggers for callers. */
+/** Dependencies of a call that runs a trigger. */
 export interface RunDeps {
   readonly triggers: TriggerService;
   readonly joins: ReplyJoins;
@@ -110,7 +111,7 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
       access: {
         to: "resource",
         permissions: ["nodes::service:{event}", "nodes::remote-execute"],
-        instead: ({ event }) => (event === CAPTURE_EVENT ? [CAPTURE_PERMISSION] : undefined),
+        instead: ({ event }) => rightsTo(event),
         resource: ({ nodeID }) => tgrn.node(nodeID),
       },
       params: z.object({ nodeID: Uid, event: Text256 }),
@@ -145,18 +146,19 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
           throw new Violations(["event: is no name of an event: use letters, digits, '.', '_' and '-'"]);
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
-        if (!(await nodeOf(deps.nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");
+        const node = await nodeOf(deps.nodes, nodeID);
+        if (!node.isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
         const order: TriggerRequest = {
           event,
           body: body ?? {},
           wait: stream || query.wait === true,
           user: caller.name,
-          deadlineMs: await deadlineOf(deps, nodeID, event, body, stream),
+          deadlineMs: await deadlineOf(deps, node, event, body, stream),
         };
         if (stream) return streamTrigger(deps, nodeID, order, request.signal);
         if (order.wait) return Response.json((await runOf(order)(deps, nodeID, order, request.signal)) ?? null);
-        await checkOrder(deps, nodeID, order);
+        await checkOrder(deps, node, order);
         const sent: { id?: string } = {};
         const options = { onSent: (id: string): void => void (sent.id = id) };
         const answer = await runForCaller(deps, nodeID, order, request.signal, options);
@@ -194,13 +196,10 @@ function rightsTo(event: string | undefined): readonly string[] | undefined {
 }
 
 /** Checks an event that nobody waits for as the node would. @throws {Violations} for an unknown event or an invalid body */
-async function checkOrder(deps: TriggerRouteDeps, nodeID: string, { event, body }: TriggerRequest): Promise<void> {
+async function checkOrder(deps: TriggerRouteDeps, node: NodeRecord, { event, body }: TriggerRequest): Promise<void> {
   const schemas: Readonly<Record<string, { readonly body: z.ZodType }>> = triggerSchemas;
-  const isContainer = async (): Promise<boolean> =>
-    (await nodeOf(deps.nodes, nodeID)).type !== "Agent" &&
-    containerNamed(await execOfNode(deps, nodeID), event) !== undefined;
   let schema = Object.hasOwn(schemas, event) ? schemas[event]?.body : undefined;
-  if (schema === undefined && (await isContainer())) schema = ContainerCommand;
+  if (schema === undefined && (await containerOf(deps, node, event)) !== undefined) schema = ContainerCommand;
   if (schema === undefined) throw new Violations([`event: no trigger event ${event}; with wait=1 the node is asked`]);
   const parsed = schema.safeParse(body);
   if (!parsed.success) throw new Violations(describeIssues(parsed.error));
@@ -211,21 +210,26 @@ async function checkOrder(deps: TriggerRouteDeps, nodeID: string, { event, body 
  * most an hour.
  */
 async function deadlineOf(
-  { nodes, clusters }: TriggerRouteDeps,
-  nodeID: string,
+  deps: TriggerRouteDeps,
+  node: NodeRecord,
   event: string,
   body: unknown,
   stream: boolean,
 ): Promise<number> {
   const known = event === DATA_STORE_EVENT ? dataStoreDeadlineMs(body) : DEADLINES_MS.get(event);
-  const { type } = await nodeOf(nodes, nodeID);
-  const container =
-    known !== undefined || type === "Agent"
-      ? undefined
-      : containerNamed(await execOfNode({ nodes, clusters }, nodeID), event);
+  const container = known === undefined ? await containerOf(deps, node, event) : undefined;
   if (stream && LONG_STREAMS.has(event)) return LONGEST_MS;
   if (container === undefined) return stream ? STREAM_DEADLINE_MS : (known ?? DEFAULT_DEADLINE_MS);
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
+}
+
+/** Returns the container of a node that has the event's name. */
+async function containerOf(
+  deps: TriggerRouteDeps,
+  node: NodeRecord,
+  event: string,
+): Promise<ReturnType<typeof containerNamed>> {
+  return node.type === "Agent" ? undefined : containerNamed(await execOf(deps, node), event);
 }
 
 /** Responses of the data store and bundles may exceed one message. */

@@ -74,8 +74,9 @@ export class TriggerService {
     if (request.wait || !isAudited) return send(uid, request, options);
     // Nobody waits for the outcome, so the audits tell it.
     const onOutcome = async (outcome: string): Promise<void> => {
-      if ((await store.nodes.label(uid)) === undefined) return;
-      await events.audit(store, node, `${request.event} of ${request.user} ended: ${outcome}`);
+      const known = await store.nodes.label(uid);
+      if (known !== undefined)
+        await events.audit(store, known, `${request.event} of ${request.user} ended: ${outcome}`);
     };
     return send(uid, request, { ...options, onOutcome });
   }

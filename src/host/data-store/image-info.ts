@@ -3,6 +3,7 @@ import { randomInt } from "node:crypto";
 import { accessSync, constants, fchmodSync, fchownSync, fstatSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 import { IMAGE_HEAD_BYTES, imageFormat } from "../../lib/formats/image-format.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { ImageInfo } from "../../protocol/triggers/data-store.ts";
@@ -48,7 +49,7 @@ export function hostImageInfo({ isManaged, searchPath = SEARCH_PATH }: ImageInfo
   const started = (command: CommandLine): CommandLine =>
     tied(isManaged ? privilegedCommand(command, DEADLINE_MS) : command);
   // Serialized: each run reverts the permission that it granted, and two runs on one file would interfere.
-  let last: Promise<unknown> = Promise.resolve();
+  const serially = serialQueue();
   return async (fd, signal) => {
     const { size: bytes } = fstatSync(fd);
     const tool = findTool(searchPath);
@@ -56,9 +57,8 @@ export function hostImageInfo({ isManaged, searchPath = SEARCH_PATH }: ImageInfo
     const format = imageFormat(headOf(fd));
     if (format === undefined) return { bytes };
     const query = [tool, ...QUERY, `--format=${format}`, IMAGE];
-    const text = last.then(() => ask(query, fd, started, signal));
-    last = text.catch(() => undefined);
-    const info = QemuImgInfo.safeParse(parsed(await text));
+    const text = await serially(() => ask(query, fd, started, signal));
+    const info = QemuImgInfo.safeParse(parsed(text));
     return info.success ? { bytes, format: info.data.format, virtualBytes: info.data["virtual-size"] } : { bytes };
   };
 }

@@ -72,7 +72,7 @@ function refuseMounts(top: number, path: string): void {
 }
 
 /** Decodes the octal escapes of spaces and the like in mountinfo, proc_pid_mountinfo(5). */
-const unescaped = (text: string): string =>
+export const unescaped = (text: string): string =>
   text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCodePoint(Number.parseInt(octal, 8)));
 
 /** Empties an open directory and removes it from its parent. */

@@ -1,3 +1,5 @@
+import { TokenBucket } from "./token-bucket.ts";
+
 /** Limits of the messages that a peer may send over one connection. */
 export interface BudgetLimits {
   /** Sustained rates. A message is charged for itself and for its bytes. */
@@ -29,9 +31,7 @@ export class MessageBudget {
   readonly #byteMs: number;
   readonly #burstMs: number;
   readonly #patienceMs: number;
-  /** Outstanding charge at time `#at`. */
-  #spentMs = 0;
-  #at: number;
+  readonly #bucket: TokenBucket;
   #overSince: number | undefined;
 
   constructor({ messagesPerSecond, bytesPerSecond, burstSeconds, patienceSeconds }: BudgetLimits, now: number) {
@@ -39,7 +39,7 @@ export class MessageBudget {
     this.#byteMs = 1000 / bytesPerSecond;
     this.#burstMs = burstSeconds * 1000;
     this.#patienceMs = patienceSeconds * 1000;
-    this.#at = now;
+    this.#bucket = new TokenBucket({ perSecond: 1000, burst: this.#burstMs }, now);
   }
 
   /** Charges what arrived; `now` is monotonic milliseconds. */
@@ -47,16 +47,15 @@ export class MessageBudget {
     { messages = 0, bytes = 0 }: { readonly messages?: number; readonly bytes?: number },
     now: number,
   ): BudgetVerdict {
-    this.#spentMs = Math.max(0, this.#spentMs - (now - this.#at)) + messages * this.#messageMs + bytes * this.#byteMs;
-    this.#at = now;
-    const over = this.#spentMs - this.#burstMs;
-    if (over <= 0) {
+    this.#bucket.take(messages * this.#messageMs + bytes * this.#byteMs, now);
+    const leftMs = this.#bucket.available(now);
+    if (leftMs >= 0) {
       // A peer at the sustained rate stays near the burst limit; only idle time ends the period over budget.
-      if (this.#spentMs <= this.#burstMs / 2) this.#overSince = undefined;
+      if (leftMs >= this.#burstMs / 2) this.#overSince = undefined;
       return WITHIN;
     }
     this.#overSince ??= now;
-    const ms = Math.max(MIN_PAUSE_MS, Math.ceil(over));
+    const ms = Math.max(MIN_PAUSE_MS, Math.ceil(-leftMs));
     return now + ms - this.#overSince > this.#patienceMs ? EXCEEDED : { kind: "pause", ms };
   }
 }

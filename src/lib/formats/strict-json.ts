@@ -41,7 +41,7 @@ export function parseStrictJson(input: string | Uint8Array, limits: JsonLimits):
   if (SUSPICIOUS.test(text)) checkKeys(value, "");
   const repeated = limits.hasUniqueNames === true ? repeatedName(text) : undefined;
   if (repeated !== undefined) {
-    throw new InputError("repeated-name", `the name ${repeated} is given twice`, { details: { field: repeated } });
+    throw new InputError("repeated-name", `'${repeated}' is given twice`, { details: { field: repeated } });
   }
   return value;
 }
@@ -96,10 +96,6 @@ function endOfString(text: string, from: number): number {
 
 function checkKeys(value: unknown, path: string): void {
   if (typeof value !== "object" || value === null) return;
-  if (Array.isArray(value)) {
-    value.forEach((item, index) => checkKeys(item, `${path}[${index}]`));
-    return;
-  }
   for (const [key, inner] of Object.entries(value)) {
     const here = path === "" ? key : `${path}.${key}`;
     if (FORBIDDEN_KEYS.has(key)) {
@@ -118,7 +114,7 @@ interface Open {
 }
 
 /** Returns the path of the first name that is given twice in one object of a valid JSON text, such as `paths.0.port`. */
-export function repeatedName(text: string): string | undefined {
+function repeatedName(text: string): string | undefined {
   const open: Open[] = [];
   let isName = false;
   for (let i = 0; i < text.length; i += 1) {

@@ -5,12 +5,12 @@ import { OverlayReason } from "../../protocol/overlay/overlay.ts";
 // peers.
 export const NO_ERROR = 0;
 export const PROTOCOL_ERROR = 1;
-export const INTERNAL_ERROR = 2;
+const INTERNAL_ERROR = 2;
 export const REFUSED_STREAM = 7;
 export const CANCEL = 8;
-export const CONNECT_ERROR = 10;
+const CONNECT_ERROR = 10;
 export const ENHANCE_YOUR_CALM = 11;
-export const INADEQUATE_SECURITY = 12;
+const INADEQUATE_SECURITY = 12;
 
 /** Codes with which streams are reset (RFC 9113 §7). Other implementations take the codes of our own as an unspecified failure. */
 const codes: Readonly<Partial<Record<OverlayReason, number>>> = {

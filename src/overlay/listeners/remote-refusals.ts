@@ -1,4 +1,5 @@
 import { backoff } from "../../lib/async/backoff.ts";
+import { inTurns } from "../../lib/async/in-turns.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayListener, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
@@ -67,11 +68,7 @@ export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOp
   };
   const round = async (): Promise<void> => {
     isAsking = true;
-    const users = [...reasons.keys()].values();
-    const worker = async (): Promise<void> => {
-      for (const user of users) await askOne(user);
-    };
-    await Promise.all(Array.from({ length: AT_A_TIME }, worker));
+    await inTurns([...reasons.keys()], AT_A_TIME, askOne);
     isAsking = false;
     rounds += 1;
     arm();

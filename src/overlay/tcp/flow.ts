@@ -6,7 +6,7 @@ import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
 import { IdleCheck } from "../flow/idle-check.ts";
 import { OneWayCopy } from "../flow/one-way-copy.ts";
 import { ReadBuffer, withOnRead, type BufferPool } from "../flow/read-buffer.ts";
-import type { Interpreter } from "../flow/interpreter.ts";
+import { editing, type Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { flowReason } from "../dial/reasons.ts";
 
@@ -67,12 +67,9 @@ export class TcpFlow implements RunningFlow, DialUser {
     const { limiters, pool, interpreter } = options;
     this.#interpreter = interpreter;
     this.#pool = pool;
-    const edits = interpreter && {
-      request: (chunk: Uint8Array) => interpreter.request(chunk),
-      reply: (chunk: Uint8Array) => interpreter.reply(chunk),
-    };
-    this.#up = new OneWayCopy({ limiters: [limiters.in], edit: edits?.request });
-    this.#down = new OneWayCopy({ limiters: [limiters.out], edit: edits?.reply });
+    const { edits } = editing(interpreter, "client");
+    this.#up = new OneWayCopy({ limiters: [limiters.in], edit: edits?.up });
+    this.#down = new OneWayCopy({ limiters: [limiters.out], edit: edits?.down });
     this.#downBuffer = new ReadBuffer(this.#down, pool);
     this.#dialer = options.dialer;
     this.#onEnd = options.onEnd;

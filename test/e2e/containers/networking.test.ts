@@ -135,12 +135,15 @@ test("containers reach each other, reach out as the machine, and stay in their n
 
   // Another range: one of the machine's own changes nothing, a free one moves all.
   await stage.remove(first);
+  await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");
+  const engineId = await stage.engineIdOf(second);
   await stage.setNetwork({ bridgeCIDR: "10.77.0.0/16" });
   await expect.poll(() => stage.whyText(), LIMIT).toContain("wan0 has 10.77.0.1");
-  await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");
+  expect(get("there", "10.77.0.1:8080", SURELY)).toBe("second");
   await stage.setNetwork({ bridgeCIDR: "10.77.0.128/25" });
   await expect.poll(() => stage.whyText(), LIMIT).toContain("wan0 has 10.77.0.1/24, whose network overlaps");
-  await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");
+  expect(get("there", "10.77.0.1:8080", SURELY)).toBe("second");
+  expect(await stage.engineIdOf(second)).toBe(engineId);
   await stage.setNetwork({ bridgeCIDR: "172.30.0.0/24" });
   await expect.poll(() => stage.addressOf(second), LIMIT).toBe("172.30.0.16");
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");

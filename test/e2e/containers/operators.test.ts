@@ -103,7 +103,7 @@ async function standsAndStops(): Promise<void> {
     const { web } = (await trigger("container-status", {})).body as { web: { health?: string } };
     return web.health === "healthy";
   });
-  expect((await trigger("nobody", { cmd_action: "start" })).status).toBe(404);
+  expect((await trigger("nobody", { cmd_action: "start" })).status).toBe(422);
   expect((await trigger("web", { cmd_action: "dance" })).status).toBe(422);
   expect((await trigger("container-status", { container: "nobody" })).body).toEqual({
     error: "no container is called nobody",
@@ -192,7 +192,7 @@ async function savedOutput(): Promise<void> {
   expect(all.length - numbers.size).toBeLessThan(10);
 }
 
-/** What is secret in a definition is nowhere but in the engine and where it is asked for. */
+/** Expects the secrets of a definition nowhere but in the engine and in answers to requests for them. */
 async function secrets(): Promise<void> {
   const { controller, uid } = stage;
   const get = async (path: string): Promise<string> => JSON.stringify((await controller.call("GET", path)).body);

@@ -142,7 +142,7 @@ test("lists, counts and deletes flows that the kernel tracks", async () => {
   );
   expect(await run("flows", { action: "delete" })).toMatchObject({
     status: 422,
-    body: { details: { field: "confirm" } },
+    body: [expect.stringMatching(/^confirm: /)],
   });
   expect(await run("flows", { action: "delete", destPort: 9 })).toEqual({
     status: 200,
@@ -206,7 +206,7 @@ test("lists hits of translations, as counted by the kernel", async () => {
   const { here, cli, run, network } = await stage();
   expect(await cli("nats")).toMatchObject({ code: 0, stdout: "the applied configuration has no translation\n" });
   expect(await cli("nats", "n-1")).toMatchObject({ code: 1 });
-  expect(await run("nat-hits", {})).toMatchObject({ status: 422, body: { details: { field: "action" } } });
+  expect(await run("nat-hits", {})).toMatchObject({ status: 422, body: [expect.stringMatching(/^action: /)] });
   expect(await run("nat-hits", { action: "RESET_ALL" })).toEqual({ status: 200, body: { reset: 0 } });
   here(`nft -f - <<'X'
 table inet holdfast {

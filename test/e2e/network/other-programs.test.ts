@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { atOnce } from "../../support/at-once.ts";
 import { differences, type MachineState } from "../../support/network/machine-state.ts";
-import type { EdgeMachine } from "../../support/network/edge-machine.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
 import { serveLeases } from "../../support/network/lease-server.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -92,7 +92,7 @@ async function programs(machine: EdgeMachine): Promise<void> {
   await machine.put({ ...section, interfaces: [{ ...WAN, gateway: "192.168.1.9" }, section.interfaces[1]] });
   await waitFor("the change is made", () => differences(applied, machine.state()).length > 0);
   expect(lost(begun, machine.state())).toEqual([]);
-  await machine.untilAs(applied, 180_000);
+  await machine.untilAs(applied, (WINDOW_SECONDS + 15) * 1000);
   const refused = (documents.node?.version ?? 0) + 1;
   await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused === refused);
 
@@ -123,7 +123,7 @@ async function lease(machine: EdgeMachine): Promise<void> {
     machine.lan,
   );
   await waitFor("there is another lease", hasLease("10.9.0.150"));
-  await machine.untilAs(old, 180_000, (line) => /eth1|10\.9\.0\./.test(line));
+  await machine.untilAs(old, (WINDOW_SECONDS + 30) * 1000, (line) => /eth1|10\.9\.0\./.test(line));
   expect(hasLease("10.9.0.150")()).toBe(true);
   expect(hasLease("10.9.0.100")()).toBe(false);
   await machine.untilOnline();

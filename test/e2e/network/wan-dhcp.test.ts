@@ -275,7 +275,7 @@ async function listen(machine: EdgeMachine): Promise<() => Promise<readonly stri
   };
 }
 
-/** What has an end, and what not. */
+/** Returns the addresses with a lifetime. */
 function lifetimes(machine: EdgeMachine): string {
   const shown = machine.sh("ip -o -4 address show dev eth0 dynamic");
   return shown.replaceAll(/inet (\S+)\/\d+/g, "ifname=eth0 local=$1 ");

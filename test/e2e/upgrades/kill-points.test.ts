@@ -35,12 +35,12 @@ async function upgradingTo(behaviour: Behaviour, controlPlane: string): Promise<
 }
 
 /**
- * How many writes and openings there are depends on how often the judge looks, since reading opens too and each wakes a thread. What they
+ * Calls whose number depends on how often the verifier polls, since reading opens too and each wakes a thread. What they
  * change is cut off all the same, before and after: at the one before them, and as they are synced.
  */
 const UNCOUNTABLE: ReadonlySet<string> = new Set(["write", "openat", "open"]);
 
-/** What must hold when all is over, and what was said is what is. */
+/** Expects a consistent end: the reported outcome, the running version and the files agree. */
 async function checkOver({ stage }: Upgrading, behaviour: Behaviour): Promise<void> {
   const standing = stage.standing();
   const runs = await waitFor("an agent answers", () => stage.answers());
@@ -105,18 +105,18 @@ async function killEverywhere(behaviour: Behaviour, size: number): Promise<void>
   else expect(ends.completed).toBe(0);
 }
 
-test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 4), LIMIT_MS);
+test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 9), LIMIT_MS);
 
 test(
   "an upgrade to one that exits, killed anywhere, ends with the old",
-  async () => killEverywhere("exits", 3),
+  async () => killEverywhere("exits", 6),
   LIMIT_MS,
 );
 
 test(
   "so does one to a version without a session, killed while the old one is compared, too",
-  async () => killEverywhere("never reaches", 3),
+  async () => killEverywhere("never reaches", 8),
   LIMIT_MS,
 );
 
-test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 3), LIMIT_MS);
+test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 8), LIMIT_MS);

@@ -51,7 +51,7 @@ test.skipIf(process.geteuid?.() !== 0)(
     expect(requested()).toEqual({ from, by: "control-plane", skipUnattended: true, isForced: false });
     expect(readFileSync(join(units, "asked"), "utf8")).toContain("start --no-block -- holdfast-upgrade.service");
     expect(await (await fetch(from)).text()).toBe("a.b.c\n");
-    expect(await run({ from: "/tmp/other" })).toMatchObject({ status: 422 });
+    expect(await run({ from: "/tmp/other" })).toMatchObject({ status: 422, body: [expect.stringMatching(/^from: /)] });
 
     writeFileSync(join(units, "at-work"), "");
     rmSync(requestPath);
@@ -65,6 +65,7 @@ test.skipIf(process.geteuid?.() !== 0)(
     for (const event of ["node-reboot", "node-restart-service"]) {
       expect(await controller.call("POST", `/node/${uid}/trigger/${event}?wait=1`, {})).toMatchObject({
         status: 422,
+        body: [expect.stringContaining("an upgrade is in progress")],
       });
     }
 

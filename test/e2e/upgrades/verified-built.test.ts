@@ -7,17 +7,11 @@ import { aControlPlane } from "../../support/control-plane/answering-control-pla
 import { FaultProxy } from "../../support/network/fault-proxy.ts";
 import { freePort, holdfast, startController, type ControllerProgram } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-import { DRIVER_SOURCE, NEW, OLD, UpgradeStage } from "../../support/upgrades/upgrade-stage.ts";
+import { DRIVER_SOURCE, ends, NEW, OLD, UpgradeStage } from "../../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const DRIVER = bundled(DRIVER_SOURCE);
 const LIMIT_MS = 120_000;
-
-/** Expects the status of an upgrade's program, and shows what it printed if it is another. */
-async function ends(status: number, ended: ReturnType<UpgradeStage["upgrade"]>): Promise<void> {
-  const { code, output } = await ended;
-  expect(code, output).toBe(status);
-}
 
 /** The built agent, registered and online, as the old version. */
 async function registeredAt(controller: Pick<ControllerProgram, "url" | "license">) {

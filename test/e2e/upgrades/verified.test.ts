@@ -3,7 +3,15 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { bundled } from "../../support/bundled.ts";
 import { aControlPlane, type Greeting } from "../../support/control-plane/answering-control-plane.ts";
-import { DRIVER_SOURCE, NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
+import {
+  DRIVER_SOURCE,
+  ends,
+  NEW,
+  NEWER,
+  OLD,
+  UpgradeStage,
+  type Behaviour,
+} from "../../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const DRIVER = bundled(DRIVER_SOURCE);
@@ -17,12 +25,6 @@ async function stageAt(greeting: Greeting = "greets"): Promise<UpgradeStage> {
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   return stage;
-}
-
-/** Expects the status of an upgrade's program, and shows what it printed if it is another. */
-async function ends(status: number, ended: ReturnType<UpgradeStage["upgrade"]>): Promise<void> {
-  const { code, output } = await ended;
-  expect(code, output).toBe(status);
 }
 
 test("a good version is upgraded to, with one start, and what is asked for beside it", async () => {

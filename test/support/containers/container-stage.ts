@@ -29,7 +29,7 @@ export interface ContainerStageOptions {
   readonly diskMb?: number;
   /** Whether the node has an engine when it starts; true by default. */
   readonly hasEngine?: boolean;
-  /** How many times as fast the clock of the agent runs: it asks again that much sooner. */
+  /** Speed of the agent's clock as a multiple of real time: it polls that much more often. */
   readonly haste?: number;
 }
 

@@ -2,7 +2,7 @@ import { createServer, request, type IncomingMessage, type Server, type ServerRe
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** What the proxy does with a request. */
+/** Treatment of a request by the proxy. */
 export type EngineFault =
   | { readonly kind: "pass" }
   /** Answers instead of the engine. */

@@ -26,7 +26,7 @@ import { openTestStore, type TestStore } from "./test-store.ts";
 export const ORG = "0f0e0d0c-0b0a-4908-8706-050403020100";
 export const DOMAIN = "example.net";
 
-/** How a node answers a trigger: called with what the API sent. */
+/** A node's answer to a trigger; called with the request of the API. */
 export type TriggerScript = (request: TriggerRequest, options: TriggerOptions) => Promise<unknown>;
 
 const X = "A".repeat(43);

@@ -9,7 +9,7 @@ export interface PassedRequest {
   readonly headers: IncomingMessage["headers"];
 }
 
-/** What happens to a request instead of passing: an answer with S3's code, a closed connection, or silence. */
+/** Treatment of a request instead of passing it: an answer with S3's code, a closed connection, or silence. */
 export type Fault =
   | { readonly status: number; readonly code: string; readonly headers?: Record<string, string> }
   /** Answers itself. */

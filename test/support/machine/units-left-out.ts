@@ -13,7 +13,7 @@ const tests = (name: string, reason: string, ...begins: readonly string[]): Left
   reason,
 });
 
-/** What cannot be run with agents and overlays confined as their units confine them, and why. */
+/** Tests that cannot run with agents and overlays confined as by their units, each with the reason. */
 export const LEFT_OUT: readonly LeftOut[] = [
   ...files(
     "installs packages, on machines and copies of its own",

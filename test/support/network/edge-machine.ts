@@ -113,10 +113,17 @@ export class EdgeMachine {
   }
 
   /** Reports whether a TCP connection to the control plane succeeds. */
-  reachesController(): boolean {
+  reachesController(seconds = 2): boolean {
     const address = this.lab.addressOf("controller");
     // Node's pipes are sockets, for which bash assumes a remote shell and reads its user's start file.
-    const command = ["timeout", "2", "bash", "--norc", "-c", `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`];
+    const command = [
+      "timeout",
+      String(seconds),
+      "bash",
+      "--norc",
+      "-c",
+      `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`,
+    ];
     const [file, ...args] = [...this.within, ...command];
     return spawnSync(file ?? "", args).status === 0;
   }

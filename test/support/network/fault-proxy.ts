@@ -1,7 +1,7 @@
 import { createServer, connect, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
-/** What happens to the connections through a proxy, open and new ones. */
+/** Treatment of open and new connections through a proxy. */
 export type Fault =
   | { readonly kind: "pass" }
   /** Refuses, and resets open connections. */

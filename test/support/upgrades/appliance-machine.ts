@@ -53,7 +53,7 @@ export function missingForMachines(): string | undefined {
  */
 export class ApplianceMachine {
   readonly #mark: string;
-  readonly machineSupervisor: ChildProcess;
+  readonly #supervisor: ChildProcess;
   readonly #id = randomUUID().replaceAll("-", "");
   #spawned: ChildProcess | undefined;
   #leader: number | undefined;
@@ -61,8 +61,8 @@ export class ApplianceMachine {
   /** Whether the machine is being stopped permanently. */
   #isEnding = false;
 
-  private constructor(machineSupervisor: ChildProcess, mark: string) {
-    this.machineSupervisor = machineSupervisor;
+  private constructor(supervisor: ChildProcess, mark: string) {
+    this.#supervisor = supervisor;
     this.#mark = mark;
   }
 
@@ -72,11 +72,11 @@ export class ApplianceMachine {
     const mark = `hf-machine-${randomBytes(4).toString("hex")}`;
     const env = { ...process.env, MACHINE_ROOT: stdout.trim(), MACHINE_MARK: mark };
     const args = ["--mount", "--net", "--propagation", "private", "sh", SUPERVISOR];
-    const machineSupervisor = spawn("unshare", args, { env, stdio: ["pipe", "pipe", "inherit"], detached: true });
-    const ended = once(machineSupervisor, "exit").then(() => Promise.reject(new Error("no machine could be made")));
-    await Promise.race([once(machineSupervisor.stdout ?? machineSupervisor, "data"), ended]);
+    const supervisor = spawn("unshare", args, { env, stdio: ["pipe", "pipe", "inherit"], detached: true });
+    const ended = once(supervisor, "exit").then(() => Promise.reject(new Error("no machine could be made")));
+    await Promise.race([once(supervisor.stdout ?? supervisor, "data"), ended]);
     ended.catch(() => undefined);
-    const machine = new ApplianceMachine(machineSupervisor, mark);
+    const machine = new ApplianceMachine(supervisor, mark);
     await machine.boot();
     return machine;
   }
@@ -234,8 +234,8 @@ export class ApplianceMachine {
   /** Removes it with everything on it and beside it. */
   async remove(): Promise<void> {
     await this.powerCut();
-    const gone = once(this.machineSupervisor, "exit");
-    this.machineSupervisor.stdin?.end();
+    const gone = once(this.#supervisor, "exit");
+    this.#supervisor.stdin?.end();
     await gone;
   }
 
@@ -246,7 +246,7 @@ export class ApplianceMachine {
   }
 
   #enter(...namespaces: readonly string[]): readonly string[] {
-    return ["-t", String(this.machineSupervisor.pid), ...namespaces];
+    return ["-t", String(this.#supervisor.pid), ...namespaces];
   }
 
   async #whileOn(what: string, probe: () => boolean | Promise<boolean>): Promise<void> {

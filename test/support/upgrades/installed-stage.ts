@@ -180,7 +180,7 @@ export class InstalledStage {
     return this.machine.run(`holdfast ${args.map((arg) => `'${arg}'`).join(" ")}`);
   }
 
-  /** What the agent says of itself, asked without a verb: starting one takes ten times as long. */
+  /** Returns the agent's status, requested directly: starting a verb takes ten times as long. */
   async status(): Promise<Status> {
     const requested = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
     return Status.parse(JSON.parse((await this.machine.run(requested)).stdout));

@@ -7,7 +7,7 @@ import { makeKeys, signerFrom } from "../../../scripts/packaging/keys.ts";
 import { signJws } from "../../../src/protocol/channel/jws.ts";
 import { MANIFEST_NAME, type ReleaseFile } from "../../../src/protocol/documents/release.ts";
 
-/** What this machine runs. */
+/** Package architecture of this machine. */
 export const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
 
 const ROOT = join(import.meta.dirname, "../../..");
@@ -93,7 +93,7 @@ export class Releases {
     renameSync(join(at, `.${MANIFEST_NAME}`), join(at, MANIFEST_NAME));
   }
 
-  /** Where the release of a build lies, and its version. */
+  /** Returns the directory of a build's release, and its version. */
   named(build: string): Release {
     return { dir: join(this.#dir, build), version: `0.1.${build.slice(0, 13)}` };
   }

@@ -1,7 +1,7 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import type { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import { localAgent } from "../../../src/upgrade/local-agent.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
@@ -270,4 +270,10 @@ export class UpgradeStage {
           .filter((line) => line === version).length
       : 0;
   }
+}
+
+/** Expects the exit status of an upgrade's program, and shows its output if it is another. */
+export async function ends(status: number, ended: ReturnType<UpgradeStage["upgrade"]>): Promise<void> {
+  const { code, output } = await ended;
+  expect(code, output).toBe(status);
 }

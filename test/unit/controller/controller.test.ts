@@ -103,6 +103,12 @@ test("failed authentications are counted and limited, and what holds is taken al
     body: new URLSearchParams({ grant_type: "client_credentials", client_id: "x", client_secret: "y" }),
   });
   expect(token.status).toBe(429);
+  const exchange = await fetch(`${controller.url}/v2/auth/token`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ clientId: "x", secret: "y" }),
+  });
+  expect(exchange.status).toBe(429);
   const key = (await readFile(controller.adminKeyPath, "utf8")).trim();
   expect((await ask("/node", key)).status).toBe(200);
   const logged = lines.filter((line) => line.includes('"authentication"'));

@@ -1,5 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import type { Engine, NetworkSummary } from "../../../host/engine/engine.ts";
+import { serialQueue } from "../../../lib/async/serial-queue.ts";
 import { addressRange, type AddressRange } from "../../../lib/net/cidr.ts";
 import { OWNER_LABEL } from "./own-containers.ts";
 
@@ -49,7 +50,7 @@ export interface ContainerNetwork {
 /** The network of the node's containers, created with the first one. */
 export function containerNetwork(options: ContainerNetworkOptions): ContainerNetwork {
   const name = (): string => `holdfast-${options.owner().slice(0, 8)}`;
-  let running: Promise<void> = Promise.resolve();
+  const queue = serialQueue();
   let under = 0;
 
   function isOurs({ name: other, labels }: NetworkSummary): boolean {
@@ -86,15 +87,10 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     );
   }
 
-  /** Shares one creation between concurrent callers. */
+  /** Runs changes one after another, and counts them until they are done. */
   function serially<T>(work: () => Promise<T>): Promise<T> {
     under += 1;
-    const mine = running.then(work).finally(() => (under -= 1));
-    running = mine.then(
-      () => undefined,
-      () => undefined,
-    );
-    return mine;
+    return queue(work).finally(() => (under -= 1));
   }
 
   async function restore(

@@ -107,12 +107,12 @@ export class Ledger {
     this.#sql = sql;
   }
 
-  /** Returns the container with a nonce. */
+  /** By nonce. */
   get containers(): ReadonlyMap<string, ContainerRow> {
     return this.#containerRows();
   }
 
-  /** Returns the rows of a definition. */
+  /** By id. */
   get definitions(): ReadonlyMap<string, DefinitionRow> {
     return this.#definitionRows();
   }
@@ -130,6 +130,12 @@ export class Ledger {
   /** Reports whether the ledger is empty. */
   get isEmpty(): boolean {
     return this.containers.size === 0 && this.definitions.size === 0 && this.volumes.size === 0;
+  }
+
+  /** Returns the row of a container by its id at the engine; undefined if there is none. */
+  containerOf(engineId: string | undefined): ContainerRow | undefined {
+    // A container that the engine may still be creating has no id yet.
+    return engineId === undefined ? undefined : [...this.containers.values()].find((row) => row.engineId === engineId);
   }
 
   putContainer(row: ContainerRow): void {

@@ -99,12 +99,12 @@ export class OutputSaver {
       })
       .then((waitMs) => {
         this.#followers.delete(id);
-        if (!this.#isClosed) this.#lookAfter(waitMs);
+        if (!this.#isClosed) this.#updateAfter(waitMs);
       });
     this.#followers.set(id, { stop, done });
   }
 
-  #lookAfter(ms: number): void {
+  #updateAfter(ms: number): void {
     this.#cancelTimer?.();
     this.#cancelTimer = this.#options.clock.after(ms, () => this.update());
   }

@@ -244,7 +244,10 @@ export class ContainerJobs implements JobRunner {
       await this.#options.engine.startContainer(former.container.id, signal);
     } catch (error) {
       signal.throwIfAborted();
-      this.#options.log.warn({ container: id, err: toError(error) }, "what ran before could not be started again");
+      this.#options.log.warn(
+        { container: id, err: toError(error) },
+        "the previous container could not be started again",
+      );
     }
   }
 
@@ -326,12 +329,12 @@ export class ContainerJobs implements JobRunner {
       isBack = mayRun;
       if (!isNew && former === undefined) return isBack;
       await engine.removeContainer(successor, { force: true }, enough);
-      const row = [...ledger.containers.values()].find(({ engineId }) => engineId === successor);
+      const row = ledger.containerOf(successor);
       if (row !== undefined) ledger.dropContainer(row.nonce);
     } catch (error) {
       log.warn(
         { container: former?.row.definition, err: toError(error) },
-        "what ran before could not be started again",
+        "the previous container could not be started again",
       );
     }
     return isBack;
@@ -341,7 +344,10 @@ export class ContainerJobs implements JobRunner {
     const { forbids, log } = this.#options;
     const reason = await forbids?.(row.privileges);
     if (reason === undefined) return false;
-    log.warn({ container: row.definition, engineId: container.id, reason }, "what ran before must not run any more");
+    log.warn(
+      { container: row.definition, engineId: container.id, reason },
+      "local policy forbids the previous container; it stays stopped",
+    );
     return true;
   }
 
@@ -364,7 +370,7 @@ export class ContainerJobs implements JobRunner {
     const name = engineNameOf(id);
     const detail = await engine.inspectContainer(chosen, signal);
     if (detail !== undefined && detail.name !== name) await engine.renameContainer(chosen, name, signal);
-    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === chosen);
+    const row = ledger.containerOf(chosen);
     if (row?.replaces !== undefined) ledger.putContainer({ ...row, replaces: undefined });
     return detail;
   }

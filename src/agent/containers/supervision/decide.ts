@@ -260,7 +260,7 @@ function afterTidying({ failures, retry }: Standing, found: Found | undefined, n
     return { at: now + ENGINE_BACKOFF_MS, since: now, after: "crash", reason: retry?.reason ?? "it ended" };
   }
   if (found?.isUntidy !== true) return undefined;
-  const reason = "something is left of what ran before";
+  const reason = "a previous container is not removed yet";
   return { at: now + backoff(failures, FAILURE), since: now, after: "failure", reason };
 }
 

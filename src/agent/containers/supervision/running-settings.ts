@@ -99,9 +99,9 @@ export class RunningSettings {
    */
   async update(worker: Worker, blueprint: Blueprint, signal: AbortSignal): Promise<void> {
     const { engine, ledger } = this.#options;
-    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === worker.standing.found?.id);
-    if (row?.engineId === undefined) return;
-    const id = row.engineId;
+    const id = worker.standing.found?.id;
+    const row = ledger.containerOf(id);
+    if (id === undefined || row === undefined) return;
     const update = (): Promise<void> => engine.updateContainer(id, blueprint.update, signal);
     if (!(await this.#unlessRefused(worker, blueprint, update))) return;
     worker.refusedLimits = undefined;

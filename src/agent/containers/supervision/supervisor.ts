@@ -62,7 +62,8 @@ export class Supervisor {
   #hasList = false;
   #wasUnwell = false;
   #cancelRequest: (() => void) | undefined;
-  readonly #judged = new Set<() => void>();
+  /** Resolve waits for the engine's first state. */
+  readonly #stateWaiters = new Set<() => void>();
   /** Cancel pending checks of stops. */
   readonly #judgements = new Set<() => void>();
 
@@ -121,7 +122,7 @@ export class Supervisor {
     const { id, wanted, standing, since } = worker;
     const { cache, settings } = this.#opened ?? {};
     const container = cache?.containers.get(standing.found?.id ?? "");
-    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
+    const row = ledger.containerOf(standing.found?.id);
     return {
       id,
       row: ledger.definitions.get(id),
@@ -249,7 +250,7 @@ export class Supervisor {
       await cache.refresh(enough);
       // A list is a snapshot; the engine is well once later events are received too.
       if (cache.standing.state !== "unknown") return;
-      await untilAborted(new Promise<void>((resolve) => this.#judged.add(resolve)), enough);
+      await untilAborted(new Promise<void>((resolve) => this.#stateWaiters.add(resolve)), enough);
     } catch {
       // Its state is in the cache.
       signal.throwIfAborted();
@@ -275,8 +276,8 @@ export class Supervisor {
     if (this.#ending.signal.aborted || this.#opened === undefined) return;
     const { cache } = this.#opened;
     if (cache.standing.state !== "unknown") {
-      for (const judged of this.#judged) judged();
-      this.#judged.clear();
+      for (const resolve of this.#stateWaiters) resolve();
+      this.#stateWaiters.clear();
     }
     try {
       if (change.kind === "event") return this.#event(this.#opened, change);
@@ -304,9 +305,7 @@ export class Supervisor {
   #event({ cache, settings }: Opened, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
     const { ledger, clock, isMoving } = this.#options;
     const container = cache.containers.get(id);
-    const definition =
-      container?.labels[CONTAINER_LABEL] ??
-      [...ledger.containers.values()].find(({ engineId }) => engineId === id)?.definition;
+    const definition = container?.labels[CONTAINER_LABEL] ?? ledger.containerOf(id)?.definition;
     const worker = definition === undefined ? undefined : this.#workers.get(definition);
     if (worker === undefined) {
       if (container !== undefined) this.#sync();

@@ -118,7 +118,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     },
     async observe(signal, desired) {
       const isWanted = desired !== undefined && isAnyWanted(desired);
-      const seen = isWanted || supervisor.isUsed ? await lookSoon(signal) : NOTHING;
+      const seen = isWanted || supervisor.isUsed ? await observeSoon(signal) : NOTHING;
       return { seen, ...(await surroundings(seen, desired, signal)) };
     },
     plan: planExec,
@@ -131,7 +131,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     report: ({ seen }) => reportOf(seen),
   };
 
-  async function lookSoon(signal: AbortSignal): Promise<Seen> {
+  async function observeSoon(signal: AbortSignal): Promise<Seen> {
     try {
       return await supervisor.observe(AbortSignal.any([signal, AbortSignal.timeout(OBSERVE_MS)]));
     } catch (error) {

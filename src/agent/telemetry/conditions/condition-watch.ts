@@ -144,7 +144,6 @@ export function watchConditions(options: ConditionWatchOptions): ConditionWatch 
     cancel = due.length === 0 ? undefined : clock.after(Math.max(1, Math.ceil(Math.min(...due) - now)), refresh);
   }
 
-  adoptOpen();
   return {
     refresh,
     quietUntil,

@@ -31,9 +31,8 @@ export function startLinkMonitor({ clock, read, events }: LinkMonitorOptions): {
     for (const name of inUse) if (!present.has(name)) inUse.delete(name);
     for (const link of links) if (isUsed(link, addresses)) inUse.add(link.name);
     return links.flatMap((link) =>
-      FAULTS.map((fault) => [fault, conditionOf(link.name, fault)] as const)
-        .filter(([fault]) => hasFault(link, fault))
-        .map(([, condition]) => condition)
+      FAULTS.filter((fault) => hasFault(link, fault))
+        .map((fault) => conditionOf(link.name, fault))
         .filter(({ eventType, object }) => inUse.has(link.name) || events.isOpen(eventType, object)),
     );
   }

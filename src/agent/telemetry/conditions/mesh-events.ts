@@ -95,7 +95,6 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       return { message: over, ...defined({ level: overLevel }), details: { ...shown, ...took } };
     },
   });
-  const { quietUntil } = watch;
 
   function isGone({ eventType, object }: Condition): boolean {
     return eventType === DISRUPTION && !objects.has(object);
@@ -143,7 +142,6 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
   function wait(now: number): void {
     cancelTimer();
     const times = [
-      quietUntil,
       ...(goneAt === undefined ? [] : [goneAt + OVERLAY_BACK_MS]),
       ...[...known.values()].flatMap(({ firstSeen, hasBeenUp }) => (hasBeenUp ? [] : [firstSeen + FIRST_UP_MS])),
     ].filter((time) => time > now);
@@ -204,7 +202,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     }
   }
 
-  wait(clock.elapsed());
+  watch.refresh();
   return {
     stands(next) {
       if (next !== undefined) {
@@ -216,7 +214,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     },
     happened(list) {
       if (hasClosed) return;
-      const isQuiet = clock.elapsed() < quietUntil;
+      const isQuiet = clock.elapsed() < watch.quietUntil;
       // Recoveries of lost traffic and changes of the domain document are reported also during the quiet time.
       const isReported = ({ kind, durationMs }: MeshEvent): boolean =>
         !isQuiet || durationMs !== undefined || kind === "gateway-removed";

@@ -6,7 +6,7 @@ import { peekClaims } from "../../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
 import type { ShownMachine, Activations } from "./service.ts";
 import { anyOf, tgrn } from "../../access/policies/permissions.ts";
-import { problemResponse, Violations, withViolations } from "../../http/problem.ts";
+import { problemResponse, Violations } from "../../http/problem.ts";
 import { route, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
 import type { EventLog, EventParts } from "../../events/service.ts";
@@ -107,9 +107,7 @@ export function activationRoutes({ store, activations, events, onWrongCode }: Ac
               "key: the machine that shows this code has another key; check the code and the thumbprint on its console",
             ]);
           }
-          const { license, ...machine } = await withViolations("name", ["name-taken"], () =>
-            activations.approve(code, guesser, { name, type }),
-          );
+          const { license, ...machine } = await activations.approve(code, guesser, { name, type });
           const { jti: uid } = peekClaims("holdfast-license+jwt", license);
           const message = `Activation code accepted: ${describe(machine)} becomes ${name}`;
           await store.transact((tx) => events.change(tx, undefined, guesser.user, message));

@@ -158,7 +158,14 @@ export class Tunnels {
   }
 
   async #open(entry: Entry, signal: AbortSignal): Promise<Tunnel> {
-    const { refusal, peer } = entry;
+    const { refusal, peer, tunnels } = entry;
+    // The pool does not count retired sessions, and a peer can retire each after one flow.
+    if (tunnels.size >= MAX_SESSIONS) {
+      throw new SessionError(
+        "too-many-flows",
+        `${tunnels.size} sessions to ${peer.uid} are open, some of them retired`,
+      );
+    }
     if (refusal !== undefined && this.#options.clock.elapsed() < refusal.until) {
       throw new SessionError(refusal.reason, `${peer.uid} is unreachable; the next attempt follows within 400 ms`);
     }

@@ -38,7 +38,7 @@ export function identityStore(files: Files, stateDir: string): IdentityStore {
     const value = valueOf(loaded);
     const identity = value === undefined ? undefined : tryOpen(value);
     const damagedCopy = loaded.is === "lost" ? loaded.damagedCopy : undefined;
-    return { ...defined({ identity, damagedCopy }) };
+    return defined({ identity, damagedCopy });
   };
   return {
     load,

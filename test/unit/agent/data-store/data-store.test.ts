@@ -82,6 +82,16 @@ test("passes target, policy and limits to a download; an entry for its bucket pr
   });
 });
 
+test.each<[unknown, string]>([
+  [{ action: "LIST", filename: "../x" }, "filename"],
+  [{ action: "DELETE", filename: "volumes" }, "filename"],
+  [{ ...download("a"), location: "/images/../.." }, "filename"],
+  [{ action: "S3_DOWNLOAD", uri: "s3://bucket/key", location: "../x" }, "location"],
+  [{ action: "HTTP_UPLOAD", filePath: "images", uri: "http://h.example/" }, "filePath"],
+])("names the field of the path that it refuses in %j", async (body, field) => {
+  await expect(stage().call(body)).rejects.toMatchObject({ details: { field } });
+});
+
 test("does not replace what a volume uses", async () => {
   const isInUse = (parts: readonly string[]) => (parts[1] === "v" ? "the volume v is there" : undefined);
   const { call } = stage({ options: { isInUse } });

@@ -31,11 +31,11 @@ beforeEach(async () => {
 
 interface Way {
   readonly what: string;
-  /** What the caller holds, and on what. */
+  /** Permissions of the caller, and their resources. */
   readonly held: readonly string[];
   readonly on: readonly string[];
   readonly request: readonly [method: string, path: string, json?: unknown];
-  /** What is missing for it, and on what. */
+  /** The missing permission, and its resource. */
   readonly missing: string;
   readonly resource: string;
   /** Sent beforehand as the admin. */

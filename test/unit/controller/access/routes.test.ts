@@ -8,7 +8,7 @@ const reader = {
   statements: [{ effect: "allow", actions: ["nodes::read"] }],
   resources: ["*"],
 };
-const Credential = z.object({ clientId: z.string(), clientSecret: z.string() });
+const Credential = z.object({ clientId: z.string(), clientSecret: z.string(), secret: z.string() });
 
 let bench: ApiBench;
 
@@ -117,7 +117,8 @@ describe("service users", () => {
     expect((await bench.call("POST", "/v2/service-user/nobody/token")).status).toBe(404);
     await bench.call("POST", "/v2/service-user", { json: { name: "bot" } });
     const made = await bench.call("POST", "/v2/service-user/bot/token");
-    const { clientId, clientSecret } = Credential.parse(made.json);
+    const { clientId, clientSecret, secret } = Credential.parse(made.json);
+    expect(secret).toBe(clientSecret);
     expect(made.status).toBe(200);
     expect(clientSecret.length).toBeGreaterThan(40);
     const shown = await bench.call("GET", "/v2/service-user/bot");

@@ -6,7 +6,7 @@ import { ConnectionLimits } from "../../../../src/controller/channel/connection-
 import { SERVER_OPTIONS } from "../../../../src/controller/channel/server.ts";
 import { sourcesOf, type SourceOptions } from "../../../../src/controller/http/sources.ts";
 
-/** What the limits see of a socket. */
+/** The part of a socket that the limits use. */
 class Connection extends EventEmitter {
   readonly remoteAddress: string;
   readonly remotePort: number;

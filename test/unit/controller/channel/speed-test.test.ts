@@ -39,7 +39,7 @@ test("the token is nowhere in the database, and no other is taken", async () => 
   }
 });
 
-/** What of a text is the same in every base64url text that holds it so many bytes after a multiple of three, as a JWS does. */
+/** Returns the part of a text that is the same in every base64url text that holds it so many bytes after a multiple of three. */
 function encodedAt(text: string, shift: number): string {
   return Buffer.from(" ".repeat(shift) + text)
     .toString("base64url")

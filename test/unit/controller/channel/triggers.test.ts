@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { InputError, SessionError } from "../../../../src/errors.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
+import { AnsweredFailure } from "../../../../src/protocol/channel/rpc.ts";
 import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
 import { until } from "../../../support/control-plane/node-client.ts";
 import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
@@ -85,6 +86,31 @@ test("without wait its id is told, and its outcome is kept and audited", async (
     return items.map(({ value }) => value);
   };
   await until(async () => (await audits()).includes(`node-reboot of ${PING.user} ended: busy`));
+});
+
+test("an outcome that cannot be audited changes no answer", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await node.connect({ handlers: { "trigger.run": () => ({ exitCode: 0 }) } });
+  const onOutcome = (): never => {
+    throw new Error("the disk is full");
+  };
+  expect(await controller.triggers.run(node.uid, PING, { signal: never(), onOutcome })).toEqual({ exitCode: 0 });
+});
+
+test("a node cannot write a sentence of its own into the audit of an outcome", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const code = "ok; ann invoked Node Reboot";
+  await node.connect({ handlers: { "trigger.run": () => Promise.reject(new AnsweredFailure(code, "odd")) } });
+  const reboot = { ...PING, event: "node-reboot", body: {}, wait: false };
+  const audits = async (): Promise<string[]> => {
+    const { items } = await controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
+    return items.map(({ value }) => value);
+  };
+  await controller.triggers.run(node.uid, reboot, { signal: never() }).catch(() => undefined);
+  await until(async () => (await audits()).length === 2);
+  expect(await audits()).toEqual(["node-reboot of ann ended: internal", "ann invoked Node Reboot"]);
 });
 
 test("an offline and an unknown node are refused at once, with and without wait", async () => {

@@ -177,8 +177,12 @@ describe("how a change is to be confirmed", () => {
   ])("is said by ?%s, and speaks of one change alone", async (query, wanted) => {
     for (const method of ["PUT", "DELETE"] as const) {
       const json = method === "PUT" ? { json: NETWORK } : {};
+      const before = Date.now();
       expect((await bench.call(method, `${paths.node}?${query}`, json)).status).toBe(200);
-      expect(await asked()).toEqual({ ...wanted, askedAt: expect.any(Number) as number });
+      const { askedAt = 0, ...rest } = (await asked()) ?? {};
+      expect(rest).toEqual(wanted);
+      expect(askedAt).toBeGreaterThanOrEqual(before);
+      expect(askedAt).toBeLessThanOrEqual(Date.now());
     }
     expect((await put(paths.node, NETWORK)).status).toBe(200);
     expect(await asked()).toBeUndefined();
@@ -192,7 +196,7 @@ describe("how a change is to be confirmed", () => {
       for (const method of ["PUT", "DELETE"] as const) {
         const json = method === "PUT" ? { json: {} } : {};
         const { status } = await bench.call(method, `${paths.node}?${query}`, json);
-        expect([400, 422]).toContain(status);
+        expect(status).toBe(422);
       }
       expect([await stored(), await asked()]).toEqual([before, undefined]);
     },

@@ -1,5 +1,4 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { InputError } from "../../../../src/errors.ts";
 import type { DocumentApplied } from "../../../../src/protocol/channel/methods.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 
@@ -75,11 +74,15 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
 
 describe("a section that the service refuses", () => {
   it("is answered with its lines as they are", async () => {
-    bench.fleet.services.config.setSection = () => {
-      throw new InputError("invalid-body", "gateway: nested deeper than 24 levels");
+    // Two items that are within the limit of a body each, and not together within that of a section.
+    const later = "x".repeat(3 * 1024 * 1024);
+    const create = (name: string) => {
+      const json = { name, protocol: "tcp", host: "127.0.0.1", port: 80, later };
+      return bench.call("POST", `/v2/node/${uid}/config/services`, { json });
     };
-    const answer = await bench.call("PUT", `/node/${uid}/config/gateway`, { json: { enabled: false } });
-    expect([answer.status, answer.json]).toEqual([422, ["gateway: nested deeper than 24 levels"]]);
+    expect((await create("web")).status).toBe(200);
+    const answer = await create("other");
+    expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^services: /)]]);
   });
 });
 

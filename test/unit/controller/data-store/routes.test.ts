@@ -160,7 +160,8 @@ describe("what the node refuses", () => {
       ["POST", "/http-download", download],
     ] as const) {
       const answer = await call(method, path, json);
-      const told = status === 422 ? [refusal.message] : { code: refusal.code, error: refusal.message };
+      const told =
+        status === 422 ? [refusal.message] : { code: refusal.code, error: refusal.message, message: refusal.message };
       expect([answer.status, answer.json]).toEqual([status, told]);
     }
   });

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
+import { createApi } from "../../../../src/controller/http/api.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 
 const Credential = z.object({ clientId: z.string(), clientSecret: z.string() });
@@ -35,7 +36,7 @@ describe("a credential", () => {
   it("after Bearer is refused with the way to send it", async () => {
     const answer = await use(`Bearer ${clientId}:${secret}`);
     const told = expect.stringContaining("'holdfast-token <clientId>:<secret>'") as string;
-    expect([answer.status, answer.json]).toEqual([401, { code: "unauthorized", error: told }]);
+    expect([answer.status, answer.json]).toEqual([401, { code: "unauthorized", error: told, message: told }]);
     expect(answer.text).not.toContain(secret);
   });
 
@@ -72,8 +73,24 @@ describe("POST /v2/auth/token", () => {
       const answer = await ask(wrong);
       expect([answer.status, answer.json]).toMatchObject([401, { code: "unauthorized" }]);
     }
+    expect((await ask({ clientId, secret: "x".repeat(16 * 1024) })).status).toBe(413);
     expect((await ask({ clientId })).json).toEqual(["secret: is missing"]);
     expect((await ask(null)).status).toBe(422);
+  });
+});
+
+describe("a wrong credential", () => {
+  it.each([
+    ["GET", "/v2/policy", { authorization: "x-token a:b" }, undefined],
+    ["GET", "/v2/policy", { authorization: "a:b" }, undefined],
+    ["POST", "/v2/auth/token", { "content-type": "application/json" }, '{"clientId":"a","secret":"b"}'],
+  ])("counts as a failed authentication at %s %s, and is not logged", async (method, path, headers, body) => {
+    const app = createApi({ ...bench.deps, onAuthFailure: () => 7 });
+    bench.logged.length = 0;
+    const answer = await app.request(path, { method, headers, ...(body === undefined ? {} : { body }) });
+    expect([answer.status, answer.headers.get("retry-after")]).toEqual([429, "7"]);
+    expect(bench.logged).toHaveLength(1);
+    expect(bench.logged[0]).not.toMatch(/a:b|secret/);
   });
 });
 
@@ -89,6 +106,6 @@ describe("a refused credential", () => {
   it("is answered without one to a program", async () => {
     const answer = await use("wrong", { accept: "application/json" });
     expect(answer.headers.has("www-authenticate")).toBe(false);
-    expect(Object.keys(members(answer.json)).sort()).toEqual(["code", "error"]);
+    expect(Object.keys(members(answer.json)).sort()).toEqual(["code", "error", "message"]);
   });
 });

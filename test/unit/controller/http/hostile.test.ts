@@ -1,6 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { createApi } from "../../../../src/controller/http/api.ts";
+import { route } from "../../../../src/controller/http/route.ts";
 import { HostError, InternalError } from "../../../../src/errors.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
@@ -106,6 +108,16 @@ describe("hostile requests", () => {
     );
   });
 
+  it("with an overlong name are refused in a line of bounded length", async () => {
+    const name = "n".repeat(100_000);
+    for (const body of [`{"${name}":1,"${name}":2}`, `{"${name}":1}`]) {
+      const headers = { "content-type": "application/json" };
+      const { status, json } = await bench.call("PUT", `/node/${node.uid}/tag/site`, { headers, body });
+      const lines = z.array(z.string()).parse(json);
+      expect([status, lines.every(({ length }) => length < 2100)]).toEqual([422, true]);
+    }
+  });
+
   it("with an overlong query are refused as such", async () => {
     const answer = await bench.call("GET", `/node?tags=${"a".repeat(17_000)}`);
     expect([answer.status, answer.json]).toMatchObject([414, { code: "uri-too-long" }]);
@@ -117,12 +129,21 @@ describe("hostile requests", () => {
     new InternalError("internal", "secret detail"),
   ])("that reach a fault of the program say nothing of it: %s", async (fault) => {
     const broken = await ApiBench.create();
-    broken.fleet.services.nodes.all = () => {
-      throw fault;
-    };
-    const answer = await broken.app.request("/node", { headers: { authorization: await broken.keyFor(["*"]) } });
+    const faulty = route({
+      method: "GET",
+      path: "/faulty",
+      operationId: "faulty",
+      summary: "Fails",
+      tag: "Nodes",
+      access: { to: "all" },
+      answers: {},
+      handle: () => {
+        throw fault;
+      },
+    });
+    const answer = await createApi({ ...broken.deps, routes: [faulty] }).request("/faulty");
     expect(answer.status).toBe(500);
-    expect(await answer.json()).toEqual({ error: "internal error", code: "internal" });
+    expect(await answer.json()).toEqual({ error: "internal error", message: "internal error", code: "internal" });
     expect(broken.logged.join("")).toContain("secret detail");
   });
 });

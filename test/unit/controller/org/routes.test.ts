@@ -17,7 +17,7 @@ describe("GET /org/mine", () => {
     const answer = await get("/org/mine", await bench.keyFor(["alarms::read"]));
     expect([answer.status, answer.json]).toEqual([
       200,
-      { uid: ORG, domain: DOMAIN, name: DOMAIN, licenses: { appliances: 2, agents: 1 } },
+      { uid: ORG, domain: DOMAIN, name: DOMAIN, idp_provider: "holdfast", licenses: { appliances: 2, agents: 1 } },
     ]);
   });
 
@@ -56,11 +56,13 @@ describe("GET /tags", () => {
       { name: "Env", values: ["prod"] },
       { name: "site", values: ["rome"] },
     ]);
+    const clusters = await bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:cluster/*"]);
+    expect((await get("/tags", clusters)).json).toEqual([{ name: "site", values: ["oslo"] }]);
     expect((await get("/tags/secret", key)).status).toBe(404);
     expect((await get("/tags/__proto__")).status).toBe(404);
   });
 
-  it("is empty without any, and not for those who may read no node", async () => {
+  it("is empty without any, and not for those who may read neither nodes nor clusters", async () => {
     expect((await get("/tags")).json).toEqual([]);
     expect((await get("/tags/site")).status).toBe(404);
     const key = await bench.keyFor(["nodes::manage", "domains::read"]);

@@ -5,7 +5,7 @@ import type { FlowFilter } from "../../../../src/controller/stats/records.ts";
 
 const ALL: FlowFilter = { from: 0, to: 1e9, order: "asc", limit: 100, offset: 0 };
 
-/** As many rows of a node as a recursion makes, ended at `i` ms and after. */
+/** Adds `count` flows of a node, which ended at 1, 2, 3 and so on. */
 async function fill(store: TestStore, node: string, count: number): Promise<void> {
   await store.query(
     `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})

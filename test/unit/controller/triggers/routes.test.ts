@@ -204,7 +204,8 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     };
     for (const query of ["?wait=1", "?stream=1", ""]) {
       const answer = await trigger(`tg-ping${query}`, { host: "::1" });
-      const told = status === 422 ? [error.message] : { code: error.code, error: error.message };
+      const { code, message } = error;
+      const told = status === 422 ? [message] : { code, message, error: message };
       expect([answer.status, answer.json]).toEqual([status, told]);
     }
   });

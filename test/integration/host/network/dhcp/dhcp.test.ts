@@ -142,7 +142,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       const { dhcp, routes } = await machine.observe();
       expect(dhcp).toStrictEqual([]);
       expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([]);
-      // What stays is not released either.
+      // An address that stays on the link is not released either.
       const isGone = new RegExp(`Deleted \\d+: cl +inet ${leased?.address} `).test(machine.sh("cat /run/said"));
       const isReleased = readFileSync(`${dir}/server.log`, "utf8").includes("DHCPRELEASE");
       const isAnother = what.startsWith("another");

@@ -86,6 +86,18 @@ test("an empty ledger prepares nothing until needed", () => {
   expect(() => new Ledger(new DatabaseSync(":memory:"))).not.toThrow();
 });
 
+test("finds a container by its id at the engine, and none without an id", () => {
+  const path = join(tempDir(), "state.db");
+  const { sql } = openDatabase(path, { migrations: [computeMigration, computeColumnsMigration], exclusive: true });
+  const ledger = new Ledger(sql);
+  ledger.putContainer(row({ nonce: "n1", engineId: undefined }));
+  ledger.putContainer(row({ nonce: "n2", engineId: "e2" }));
+  expect(ledger.containerOf("e2")?.nonce).toBe("n2");
+  expect(ledger.containerOf("e3")).toBeUndefined();
+  expect(ledger.containerOf(undefined)).toBeUndefined();
+  sql.close();
+});
+
 test("a container is ours by a noted nonce, by its definition and by its id", () => {
   const containers = new Map(
     [row(), row({ nonce: "n2", engineId: undefined, createdAt: 2000 })].map((one) => [one.nonce, one]),

@@ -88,6 +88,12 @@ describe("a path", () => {
     expect(rig.seen[0]?.details).toMatchObject({ durationMs: 4200, cause: "the network changed", peer: "gw1" });
     expect(rig.seen[0]?.details).not.toHaveProperty("reason");
     expect(rig.reported()).toEqual([BACK]);
+    rig.stand(DOWN, { ...GW2, ...UP });
+    await rig.clock.advance(7000);
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(10_000);
+    expect(rig.seen[1]?.details).toMatchObject({ object: "gw1", durationMs: 7000 });
+    expect(rig.seen[1]?.details).not.toHaveProperty("cause");
   });
 
   test("that flaps is one disruption, measured from its first loss if nothing else measured it", async () => {
@@ -100,6 +106,22 @@ describe("a path", () => {
     }
     await rig.clock.advance(8000);
     expect(rig.seen.at(-1)?.details).toMatchObject({ durationMs: 9000 });
+    expect(rig.reported()).toEqual([LOST, BACK]);
+  });
+
+  test("that was lost again is not measured by a recovery from before it was reported", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    rig.stand(DOWN, { ...GW2, ...UP });
+    rig.mesh.happened([event("path-back", { durationMs: 4200, cause: "the network changed" })]);
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    rig.stand(DOWN, { ...GW2, ...UP });
+    await rig.clock.advance(7000);
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(10_000);
+    expect(rig.seen.at(-1)?.details).toMatchObject({ object: "gw1", durationMs: 7000 });
+    expect(rig.seen.at(-1)?.details).not.toHaveProperty("cause");
     expect(rig.reported()).toEqual([LOST, BACK]);
   });
 
@@ -249,6 +271,36 @@ describe("in the first minute and at the end", () => {
     expect(reported).toHaveLength(2);
     expect(reported[0]).toMatch(/^CLEARED INFO Data Plane Disruption: Cleared/);
     expect(reported[1]).toBe("CLEARED INFO Data Plane Disruption: The path to forgotten is no longer in use");
+  });
+
+  test("keeps what an earlier run left open until the overlay is known", async () => {
+    const earlier = { level: "WARNING", message: "", details: {}, isAnnounced: true } as const;
+    const rig = setUp([
+      { ...earlier, eventType: "Data Plane Disruption", object: "gw1" },
+      { ...earlier, eventType: "All Gateways Disconnected", object: "gateways" },
+    ]);
+    await rig.clock.advance(30_000);
+    rig.stand(DOWN);
+    await rig.clock.advance(2 * MINUTE);
+    expect(rig.reported()).toEqual([]);
+    expect(rig.clock.pendingTimers).toBe(0);
+  });
+
+  test("clears after the first minute what an earlier run left open if there is no path", async () => {
+    const rig = setUp([
+      {
+        eventType: "Data Plane Disruption",
+        object: "gw1",
+        level: "WARNING",
+        message: "",
+        details: {},
+        isAnnounced: true,
+      },
+    ]);
+    await rig.clock.advance(MINUTE - 1);
+    expect(rig.reported()).toEqual([]);
+    await rig.clock.advance(1);
+    expect(rig.reported()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
   });
 
   test("reports nothing that was closed on purpose", async () => {

@@ -64,7 +64,7 @@ test("reads at once and every ten seconds, until there is no translation", async
   machine.size = 1;
   machine.now = counters({ b: 4 });
   watch.refresh();
-  // What was added without a reading is new, and each of its hits counts.
+  // A translation that was added without a reading is new, and each of its hits counts.
   expect((await watch.hits(signal)).get("b")).toMatchObject({ hits: 4 });
   watch.close();
   expect(clock.pendingTimers).toBe(0);

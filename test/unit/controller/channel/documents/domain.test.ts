@@ -27,7 +27,7 @@ function compile(...records: readonly MeshRecord[]) {
   );
 }
 
-/** Who dials whom and who knows whom otherwise, in words. */
+/** Returns in words which nodes dial each other, and which only know each other. */
 function ways(...records: readonly MeshRecord[]): readonly string[] {
   return Object.entries(compile(...records))
     .flatMap(([self, { peers }]) =>

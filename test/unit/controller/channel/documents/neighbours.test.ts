@@ -49,7 +49,7 @@ class Listeners {
       .sort();
   }
 
-  /** Whom a node knows by its newest document, and from whom it grants. */
+  /** Returns the peers and the granted services in the newest domain document of a node. */
   async knows(name: string): Promise<{ readonly peers: readonly string[]; readonly grants: readonly string[] }> {
     const jws = await this.#sessions.get(name)?.fetchDocument(this.controller.url, "domain");
     const { peers, grants } = DomainDocument.parse(peekClaims("holdfast-document+jwt", jws ?? "").body);

@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { describe, expect, it } from "vitest";
+import { MAX_SESSIONS } from "../../../../../src/overlay/mesh/transport/session-pool.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { aClient, aListener, aServer, aService, echo, type Client } from "../../../../support/overlay/overlay-rig.ts";
 import { meshIdentity } from "../../../../support/overlay/mesh-identity.ts";
@@ -197,6 +198,38 @@ describe("a peer session", () => {
     });
     await says(old, "still there");
     expect(source.counters().errors).toEqual({});
+  });
+
+  it("is not opened while too many retired ones carry flows, and is after their end", async () => {
+    const { rig, source, destination, port, target } = await remoteService(echo);
+    const flows: Client[] = [];
+    const answered = async (): Promise<boolean> => {
+      const client = aClient(port);
+      flows.push(client);
+      client.socket.write("hello");
+      await waitFor("an echo or a reset", () => client.text() === "hello" || client.fate() !== undefined);
+      return client.fate() === undefined;
+    };
+    expect(await answered()).toBe(true);
+    destination.flows.drain();
+    for (let sessions = 1; sessions < MAX_SESSIONS; sessions += 1) {
+      const successor = await rig.node(2, { identity: destination.identity });
+      await successor.apply([], [aService("web", target)]);
+      successor.meet([source.peer], [grant(source, "web")]);
+      await waitFor("a flow goes to the successor", async () => {
+        expect(await answered()).toBe(true);
+        return successor.flows.states().length === 1;
+      });
+      successor.flows.drain();
+    }
+    const last = await rig.node(2, { identity: destination.identity });
+    await last.apply([], [aService("web", target)]);
+    last.meet([source.peer], [grant(source, "web")]);
+    await waitFor("a flow is refused", async () => !(await answered()));
+    expect(source.counters()).toMatchObject({ refusals: { "too-many-flows": 1 }, errors: {} });
+    expect(rig.splices).toHaveLength(MAX_SESSIONS);
+    for (const { socket } of flows) socket.end();
+    await waitFor("a flow goes to the last one", async () => (await answered()) && last.flows.states().length === 1);
   });
 
   it("is closed a minute after its last flow, and not before", async () => {

@@ -11,14 +11,15 @@ import { FakeClock } from "../../../../support/fake-clock.ts";
 
 class Loaded implements PooledSession {
   load = 0;
-  readonly maxStreams = MAX_STREAMS;
+  readonly maxStreams: number;
   isOpen = true;
   isDestroyed = false;
   closing: Promise<void>;
   #close = (): void => undefined;
   onIdle: (isIdle: boolean) => void = () => undefined;
 
-  constructor() {
+  constructor(maxStreams: number) {
+    this.maxStreams = maxStreams;
     this.closing = new Promise((resolve) => {
       this.#close = resolve;
     });
@@ -45,7 +46,7 @@ class Loaded implements PooledSession {
   }
 }
 
-function aPool(maxDials = 1) {
+function aPool(maxDials = 1, maxStreams = MAX_STREAMS) {
   const sessions: Loaded[] = [];
   const clock = new FakeClock();
   const dials = { running: 0, most: 0, failure: undefined as Error | undefined };
@@ -59,7 +60,7 @@ function aPool(maxDials = 1) {
       await new Promise(setImmediate);
       dials.running -= 1;
       if (dials.failure !== undefined) throw dials.failure;
-      const session = new Loaded();
+      const session = new Loaded(maxStreams);
       sessions.push(session);
       return session;
     },
@@ -106,6 +107,27 @@ describe("a pool of sessions", () => {
     await new Promise(setImmediate);
     await take(1);
     expect(sessions.map(({ load }) => load)).toEqual([LOADED_STREAMS + 1, 1]);
+  });
+
+  it("dials one at a time while there is room, and none beyond the maximum", async () => {
+    const { sessions, dials, take } = aPool(MAX_SESSIONS);
+    await take(LOADED_STREAMS);
+    await take(10);
+    expect(dials.running).toBe(1);
+    await new Promise(setImmediate);
+    await take(MAX_SESSIONS * MAX_STREAMS - LOADED_STREAMS - 10);
+    expect(sessions).toHaveLength(MAX_SESSIONS);
+    sessions[0]?.release();
+    expect(await take(1)).toEqual([sessions[0]]);
+    await new Promise(setImmediate);
+    expect([sessions.length, dials.running]).toEqual([MAX_SESSIONS, 0]);
+  });
+
+  it.each([0, 1])("dials no more than the maximum for sessions of %i streams", async (maxStreams) => {
+    const { pool, sessions } = aPool(MAX_SESSIONS, maxStreams);
+    const results = await Promise.allSettled(Array.from({ length: 300 }, () => pool.take()));
+    expect(sessions).toHaveLength(MAX_SESSIONS);
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(MAX_SESSIONS * maxStreams);
   });
 
   it("fails every waiting request when it is dropped, and dials anew for the next", async () => {
