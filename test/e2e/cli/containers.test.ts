@@ -50,12 +50,14 @@ test("exec on a terminal: keys go through, the size follows, and the terminal is
   const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(" ");
   const { child, seen, tty, shown } = onTerminal(command);
   await seen("$ ");
-  child.stdin?.write("stty size; sleep 1000\r");
+  child.stdin?.write(`stty size; sh -c 'trap "echo stop''ped; exit" INT; echo rea''dy; sleep 1000'\r`);
   await seen("25 90");
+  await seen("ready");
+  child.stdin?.write("\u0003");
+  await seen("stopped");
   spawn("stty", ["-F", await tty(), "cols", "101", "rows", "31"]);
   await waitFor("the new size", () => {
-    // Ctrl-C is for the command, which may not run yet at the first one.
-    child.stdin?.write("\u0003stty size\r");
+    child.stdin?.write("stty size\r");
     return shown.text.includes("31 101");
   });
   child.stdin?.write("exit 5\r");
