@@ -268,7 +268,7 @@ export class Triggers {
   }
 
   /** Records an outcome; a failure does not affect the caller's answer. */
-  #record(id: string, outcome: string, then: Run["onOutcome"] = undefined): void {
+  #record(id: string, outcome: string, then?: Run["onOutcome"]): void {
     const isRecording = this.#recording.run(async () => {
       await this.#deps.store.triggers.settle(id, outcome);
       await then?.(outcome);

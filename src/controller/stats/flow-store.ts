@@ -186,7 +186,11 @@ export function flowStore(executor: Executor, uncounted: Uncounted, uidsOf: Uids
       const { rows } = await sql<{ readonly index: number; readonly bytes: number; readonly count: number }>`
         select cast((t - ${from}) / ${size} as ${integer}) as "index", sum(cast(bytes as ${real})) as bytes, sum(count) as count
         from flow_usage where t >= ${from} and t < ${Math.ceil(to)} and ${counts} group by 1`.execute(db);
-      const counted = rows.map((row) => ({ ...row, bytes: Math.min(row.bytes, Number.MAX_SAFE_INTEGER) }));
+      const counted = rows.map(({ index, count, bytes }) => ({
+        index,
+        count,
+        bytes: Math.min(bytes, Number.MAX_SAFE_INTEGER),
+      }));
       return usageBuckets(range, counted);
     },
     async prune(nowSeconds) {

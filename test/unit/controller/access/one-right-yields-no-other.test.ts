@@ -172,7 +172,7 @@ test.each(WAYS)("$what: refused", async ({ held, on, request, missing, resource,
 });
 
 describe("who holds what is needed", () => {
-  const both = async () => await bench.keyFor([CONFIGURE], [tgrn.node(HERE.uid), tgrn.node(THERE.uid)]);
+  const both = () => bench.keyFor([CONFIGURE], [tgrn.node(HERE.uid), tgrn.node(THERE.uid)]);
 
   it("makes a credential of a user with the policies that they may give", async () => {
     const key = await bench.keyFor(["users::modify", "permissions::modify"]);

@@ -189,10 +189,10 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
   });
 
   it("are no more than a section holds", async () => {
-    const many = Array.from({ length: 10_000 }, (_, at) => [
-      `${NOBODY.slice(0, -5)}${String(at).padStart(5, "0")}`,
-      sample,
-    ]);
+    const many = Array.from(
+      { length: 10_000 },
+      (_, at) => [`${NOBODY.slice(0, -5)}${String(at).padStart(5, "0")}`, sample] as const,
+    );
     const body = { version: 2, items: Object.fromEntries(many) };
     await bench.fleet.services.config.setSection(uid, section, "test", () => ({ body }));
     const answer = await create(other);

@@ -167,7 +167,7 @@ describe("GET", () => {
 });
 
 describe("PUT", () => {
-  beforeEach(async () => await bench.fleet.store.images.put(uid, { ...image, description: "old" }));
+  beforeEach(() => bench.fleet.store.images.put(uid, { ...image, description: "old" }));
 
   it("replaces the record, not its file", async () => {
     const changed = { displayName: "Desktop", location: "images/win.qcow2", os: "win11" };
@@ -187,7 +187,7 @@ describe("PUT", () => {
 });
 
 describe("DELETE", () => {
-  beforeEach(async () => await bench.fleet.store.images.put(uid, image));
+  beforeEach(() => bench.fleet.store.images.put(uid, image));
 
   it("removes the record alone, also of a node that is offline", async () => {
     setOnline(false);

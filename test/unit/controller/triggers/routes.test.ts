@@ -120,12 +120,12 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
   it("without wait names a record that tells the outcome to those who may send the event", async () => {
     const { triggers } = bench.fleet.store;
     const id = "4d3f0a44-7d2b-4b7e-8f0e-0d8f7b1c2a11";
-    bench.fleet.script = (_, { onSent, onOutcome }) => {
-      triggers.add({ id, node: uid, event: "node-reboot", user: "admin" }, 1000);
+    bench.fleet.script = async (_, { onSent, onOutcome }) => {
+      await triggers.add({ id, node: uid, event: "node-reboot", user: "admin" }, 1000);
       onSent?.(id);
-      triggers.settle(id, "interrupted");
-      onOutcome?.("interrupted");
-      return Promise.resolve(true);
+      await triggers.settle(id, "interrupted");
+      await onOutcome?.("interrupted");
+      return true;
     };
     const answer = await trigger("node-reboot");
     expect([answer.status, answer.json, answer.headers.get("holdfast-trigger")]).toEqual([200, true, id]);
