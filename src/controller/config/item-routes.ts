@@ -222,7 +222,7 @@ async function putItem(
     // Checked as the last item, so that it is reported as the colliding one.
     const asLast = { ...before, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
     const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
-    if (issue !== undefined) throw new Violations([issue.message]);
+    if (issue !== undefined) throw new Violations([issue.message.slice(`${section}.items.${id}.`.length)]);
     const body = { ...before, version: 2, items: { ...others, [id]: item } };
     await requireDestinations(tx.nodes, caller, section, node, body);
     return { body };

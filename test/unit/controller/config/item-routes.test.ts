@@ -117,9 +117,9 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
       section === "services" ? `name: web is the service` : `port: tcp 8080 on any address is taken by the connector`;
     for (const index of [0, 1_000_000_000]) {
       const [told] = z.tuple([z.string()]).parse((await create({ ...sample, index })).json);
-      expect(told).toMatch(new RegExp(`^${section}\\.items\\.[-0-9a-f]{36}\\.${isTaken} ${first}$`));
+      expect(told).toBe(`${isTaken} ${first}`);
     }
-    expect([answer.status, answer.json]).toEqual([422, [`${section}.items.${second}.${isTaken} ${first}`]]);
+    expect([answer.status, answer.json]).toEqual([422, [`${isTaken} ${first}`]]);
     expect(await stored(section)).toStrictEqual(before);
     expect((await bench.call("PUT", `${base()}/${first}`, { json: { ...sample, description: "x" } })).status).toBe(200);
     await bench.call("DELETE", `${base()}/${first}`);
