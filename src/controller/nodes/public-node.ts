@@ -2,7 +2,7 @@ import type { NodeKeys } from "../../protocol/values/keys.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { defined } from "../../lib/defined.ts";
-import type { NodeRecord } from "./records.ts";
+import type { ListedNode } from "./records.ts";
 
 /** A node in the form of `GET /node`: `last_connect` in milliseconds, the other times in seconds. */
 export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };
@@ -11,7 +11,7 @@ export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: str
 export type View = "list" | "full" | "detail";
 
 /** Builds the public form of a node; unknown fields are omitted and secrets are empty. */
-export function publicNode(record: NodeRecord, view: View): PublicNode {
+export function publicNode(record: ListedNode, view: View): PublicNode {
   const { uid } = record;
   const node: Record<string, unknown> & { uid: string } = {
     uid,
@@ -35,19 +35,19 @@ export function publicNode(record: NodeRecord, view: View): PublicNode {
     lifecycleState: record.lifecycleState,
     disconnectTime: record.disconnectTime,
     config: view === "list" ? {} : hideSecrets(record.config),
-    shadow: view === "list" ? {} : { reported: record.reported, desired: {} },
+    shadow: view === "list" ? {} : { reported: record.reported, desired: record.desired },
   };
   if (view === "detail") Object.assign(node, { org: record.org, domain: record.domain });
   for (const [key, value] of Object.entries(node)) if (value === undefined) delete node[key];
   return node;
 }
 
-function lockOf({ lockedTo, unauthorizedIp }: NodeRecord): Record<string, unknown> | undefined {
+function lockOf({ lockedTo, unauthorizedIp }: ListedNode): Record<string, unknown> | undefined {
   if (lockedTo === undefined) return undefined;
   return { addresses: lockedTo, ...defined({ unauthorizedIp }) };
 }
 
-function heartbeatOf(record: NodeRecord): Record<string, unknown> | undefined {
+function heartbeatOf(record: ListedNode): Record<string, unknown> | undefined {
   if (record.heartbeat === undefined) return undefined;
   return {
     ...record.heartbeat,

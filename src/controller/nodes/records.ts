@@ -6,8 +6,8 @@ import type { DocumentApplied, Heartbeat } from "../../protocol/channel/methods.
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 
-/** A node in the control plane. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
-export interface NodeRecord {
+/** A node in the control plane, as lists have it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
+export interface ListedNode {
   readonly uid: string;
   readonly name: string;
   readonly fqdn: string;
@@ -34,6 +34,12 @@ export interface NodeRecord {
   /** Requested confirmation of its latest change. */
   readonly confirm?: ConfirmRequest | undefined;
   readonly reported: ShadowMap;
+  /** `document.<name>.version` of each document that the node has not acknowledged. */
+  readonly desired: ShadowMap;
+}
+
+/** A node in the control plane. */
+export interface NodeRecord extends ListedNode {
   /** Latest `document.applied` of each document. */
   readonly applied: Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
 }

@@ -12,7 +12,7 @@ import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, NodePart, notFound, PublicNode, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
-import type { NodeRecord } from "./records.ts";
+import type { ListedNode, NodeRecord } from "./records.ts";
 import type { NodeService } from "./service.ts";
 import type { Licenses } from "./licenses.ts";
 
@@ -97,7 +97,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
           .filter((record) => hasTags(record.tags, query.tags))
           .filter((record) => caller.may(["nodes::read"], tgrn.node(record.uid)));
-        const show = (record: NodeRecord) =>
+        const show = (record: ListedNode) =>
           projection === undefined ? publicNode(record, "list") : projectNode(publicNode(record, "full"), projection);
         return Response.json(listed.map(show));
       },

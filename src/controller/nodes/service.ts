@@ -12,7 +12,8 @@ import type { Changes } from "./changes.ts";
 import { changeTag } from "./fields.ts";
 import { isPermitted, placeOf } from "./ip-lock.ts";
 import { reportLock } from "./lock-report.ts";
-import type { NodeRecord } from "./records.ts";
+import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
+import type { ListedNode, NodeRecord } from "./records.ts";
 import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
 import type { TombstoneStore } from "./tombstone-store.ts";
 
@@ -29,7 +30,7 @@ export interface NodeServiceDeps {
     readonly nodes: NodeStore;
     readonly documents: {
       applied(uid: string): Promise<NodeRecord["applied"]>;
-      appliedByNode(): Promise<ReadonlyMap<string, NodeRecord["applied"]>>;
+      unacknowledged(uid?: string): Promise<readonly UnacknowledgedDocument[]>;
     };
   };
   readonly events: Pick<EventLog, "record" | "change">;
@@ -65,11 +66,11 @@ export class NodeService {
     this.#deps = deps;
   }
 
-  async all(): Promise<readonly NodeRecord[]> {
+  async all(): Promise<readonly ListedNode[]> {
     const { nodes, documents } = this.#deps.store;
     const stored = await nodes.all();
-    const applied = await documents.appliedByNode();
-    return stored.map((node) => this.#record(node, applied.get(node.uid) ?? {}));
+    const pending = Map.groupBy(await documents.unacknowledged(), ({ node }) => node);
+    return stored.map((node) => this.#listed(node, pending.get(node.uid) ?? []));
   }
 
   uids(): Promise<readonly string[]> {
@@ -209,16 +210,18 @@ export class NodeService {
   }
 
   async #read(node: StoredNode): Promise<NodeRecord> {
-    return this.#record(node, await this.#deps.store.documents.applied(node.uid));
+    const { documents } = this.#deps.store;
+    const pending = await documents.unacknowledged(node.uid);
+    return { ...this.#listed(node, pending), applied: await documents.applied(node.uid) };
   }
 
-  #record(node: StoredNode, applied: NodeRecord["applied"]): NodeRecord {
+  #listed(node: StoredNode, pending: readonly UnacknowledgedDocument[]): ListedNode {
     const { sessions } = this.#deps;
     return {
       ...node,
       isOnline: sessions.get(node.uid) !== undefined,
       heartbeat: sessions.heartbeat(node.uid) ?? node.heartbeat,
-      applied,
+      desired: desiredOf(node, pending),
     };
   }
 }

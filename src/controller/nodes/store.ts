@@ -12,11 +12,11 @@ import type { ReportedShadow } from "./shadow.ts";
 import { json, maybeJson, maybeWord, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
-import type { NodeRecord } from "./records.ts";
+import type { ListedNode } from "./records.ts";
 import type { NodeLabel } from "../events/records.ts";
 
-/** A stored node; `isOnline` and `applied` come from elsewhere. */
-export type StoredNode = Omit<NodeRecord, "isOnline" | "applied">;
+/** A stored node; `isOnline` and `desired` come from elsewhere. */
+export type StoredNode = Omit<ListedNode, "isOnline" | "desired">;
 
 /** Fields that decide a hello. */
 export interface NodeCredentials {

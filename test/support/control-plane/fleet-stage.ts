@@ -80,6 +80,7 @@ export function nodeRecord(change: Partial<NodeRecord> = {}): NodeRecord {
     },
     config: { gateway: { enabled: true, host: "gw.example.net" } },
     reported: { memory: 2048, "node-core.version": "1.2.3", features: { exec: true } },
+    desired: {},
     applied: {},
     ...change,
   };

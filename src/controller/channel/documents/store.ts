@@ -1,7 +1,9 @@
 import type { DocumentName } from "../../../protocol/documents/claims.ts";
 import { DocumentApplied } from "../../../protocol/channel/methods.ts";
+import { sql } from "kysely";
 import { json } from "../../store/columns.ts";
-import type { Executor } from "../../store/database.ts";
+import type { UnacknowledgedDocument } from "../../nodes/desired.ts";
+import { engineOf, type Executor } from "../../store/database.ts";
 import { statement } from "../../store/statement.ts";
 
 /** Identifies a document of a node; `sub` is its subject. */
@@ -32,8 +34,8 @@ export interface DocumentStore {
   /** Stores the signed form, unless the version has changed. */
   setJws(id: DocumentId, version: number, jws: string, seal: string): Promise<void>;
   applied(node: string): Promise<Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>>;
-  /** Returns what `applied` returns, of every node that has reported something. */
-  appliedByNode(): Promise<ReadonlyMap<string, Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>>>;
+  /** Returns the documents of one node, or of all, whose version is newer than the node's latest report about that name. */
+  unacknowledged(node?: string): Promise<readonly UnacknowledgedDocument[]>;
   setApplied(node: string, report: DocumentApplied): Promise<void>;
 }
 
@@ -95,6 +97,15 @@ const SET_JWS = statement<Id & { readonly version: number; readonly jws: string;
 
 export function documentStore(executor: Executor): DocumentStore {
   const db = executor.$extendTables<DocumentTables>();
+  const engine = engineOf(executor);
+  const reported = engine.jsonField(sql.ref("applied.report"), "version");
+  const unacknowledged = db
+    .selectFrom("documents")
+    .leftJoin("applied", (join) =>
+      join.onRef("applied.node", "=", "documents.node").onRef("applied.name", "=", "documents.name"),
+    )
+    .select(["documents.node", "documents.name", "documents.sub", "documents.version"])
+    .where("documents.version", ">", sql<number>`coalesce(cast(${reported} as ${engine.types.integer}), 0)`);
   return {
     async get({ node, name, sub }) {
       const [row] = (await GET(executor, { node, name, sub })).rows;
@@ -110,10 +121,8 @@ export function documentStore(executor: Executor): DocumentStore {
     async applied(node) {
       return reportsIn(await db.selectFrom("applied").selectAll().where("node", "=", node).execute());
     },
-    async appliedByNode() {
-      const rows = Map.groupBy(await db.selectFrom("applied").selectAll().execute(), ({ node }) => node);
-      return new Map([...rows].map(([node, reports]) => [node, reportsIn(reports)]));
-    },
+    unacknowledged: (node) =>
+      (node === undefined ? unacknowledged : unacknowledged.where("documents.node", "=", node)).execute(),
     async setApplied(node, applied) {
       const report = JSON.stringify(applied);
       await db

@@ -17,6 +17,7 @@ type DocumentNode = Omit<
   | "disconnectTime"
   | "heartbeat"
   | "reported"
+  | "desired"
   | "applied"
   | "keys"
   | "device"

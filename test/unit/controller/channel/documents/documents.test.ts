@@ -121,6 +121,32 @@ test("what a node applied is kept by document", async () => {
   expect((await controller.nodes.get(node.uid))?.applied).toEqual({ node: { ...report, sections } });
 });
 
+test("desired names each document until the node has answered its version", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const { fqdn } = await controller.clusters.create({ name: "pair" }, "test");
+  await controller.nodes.update(node.uid, { cluster: fqdn }, "test");
+  const session = await node.connect();
+  const answer = (name: "node" | "cluster" | "domain", version: number, outcome: "converged" | "rolled-back") =>
+    session.peer.request("document.applied", { name, version, at: 1, durationMs: 1, outcome, sections: {} });
+  const desired = async () => [
+    (await controller.nodes.get(node.uid))?.desired,
+    (await controller.nodes.all())[0]?.desired,
+  ];
+  const versions = { "document.node.version": 2, "document.cluster.version": 1, "document.domain.version": 1 };
+  expect(await desired()).toEqual([versions, versions]);
+  await answer("node", 1, "converged");
+  await answer("cluster", 1, "converged");
+  await answer("domain", 1, "converged");
+  expect(await desired()).toEqual([{ "document.node.version": 2 }, { "document.node.version": 2 }]);
+  await answer("node", 2, "rolled-back");
+  expect(await desired()).toEqual([{}, {}]);
+  await controller.clusters.setTag(fqdn, "site", "north", "test");
+  expect(await desired()).toEqual([{ "document.cluster.version": 2 }, { "document.cluster.version": 2 }]);
+  await controller.nodes.update(node.uid, { cluster: null }, "test");
+  expect(await desired()).toEqual([{ "document.node.version": 3 }, { "document.node.version": 3 }]);
+});
+
 test("a keys document above ours is told and not followed", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
