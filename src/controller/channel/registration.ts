@@ -110,6 +110,7 @@ async function enter(
 ): ReturnType<Documents["refresh"]> {
   const { jti: uid, name, domain, org, type } = license;
   const fqdn = `${name}.${domain}`;
+  const orderID = await tx.licenses.consume(uid, nowSeconds);
   await tx.nodes.add({
     uid,
     name,
@@ -122,8 +123,8 @@ async function enter(
     device: claims.device,
     createdAt: Math.floor(nowSeconds),
     trail: NEW_IDENTITY,
+    orderID,
   });
-  await tx.licenses.consume(uid, nowSeconds);
   await awaiting.expect(tx, uid, "registration");
   await events.record(
     tx,

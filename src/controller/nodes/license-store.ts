@@ -3,8 +3,9 @@ import type { Executor } from "../store/database.ts";
 
 /** Issued licenses, kept for 30 days after they expire. Registration depends on the signature alone. */
 export interface LicenseStore {
-  add(license: License, user: string): Promise<void>;
-  consume(jti: string, nowSeconds: number): Promise<void>;
+  add(license: License, user: string, orderID?: string): Promise<void>;
+  /** Returns the order that the license was issued for. */
+  consume(jti: string, nowSeconds: number): Promise<string | undefined>;
   prune(nowSeconds: number): Promise<void>;
 }
 
@@ -19,16 +20,25 @@ type LicenseTables = {
     readonly expires_at: number;
     readonly issued_by: string;
     readonly consumed_at: number | null;
+    readonly order_id: string | null;
   };
 };
 
 export function licenseStore(executor: Executor): LicenseStore {
   const db = executor.$extendTables<LicenseTables>();
   return {
-    async add({ jti, name, type, iat, exp }, user) {
+    async add({ jti, name, type, iat, exp }, user, orderID) {
       await db
         .insertInto("licenses")
-        .values({ jti, name, type, issued_at: Math.floor(iat), expires_at: Math.floor(exp), issued_by: user })
+        .values({
+          jti,
+          name,
+          type,
+          issued_at: Math.floor(iat),
+          expires_at: Math.floor(exp),
+          issued_by: user,
+          order_id: orderID ?? null,
+        })
         .execute();
     },
     async consume(jti, nowSeconds) {
@@ -37,6 +47,8 @@ export function licenseStore(executor: Executor): LicenseStore {
         .set({ consumed_at: Math.floor(nowSeconds) })
         .where("jti", "=", jti)
         .execute();
+      const row = await db.selectFrom("licenses").select("order_id").where("jti", "=", jti).executeTakeFirst();
+      return row?.order_id ?? undefined;
     },
     async prune(nowSeconds) {
       await db

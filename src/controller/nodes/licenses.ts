@@ -28,6 +28,8 @@ export interface LicenseRequest {
   readonly type: NodeType;
   /** Thumbprint of the only key that may use it. */
   readonly jkt?: string;
+  /** Provisioning order that the node belongs to, a UUID. */
+  readonly orderID?: string;
   readonly user: string;
   /** Default: one day. */
   readonly lifetimeSeconds?: number;
@@ -44,7 +46,7 @@ export class Licenses {
   }
 
   /** Issues a signed license. @throws {InputError} `invalid-body`, `name-taken` */
-  async issue({ name, type, jkt, user, lifetimeSeconds = LICENSE_SECONDS }: LicenseRequest): Promise<string> {
+  async issue({ name, type, jkt, orderID, user, lifetimeSeconds = LICENSE_SECONDS }: LicenseRequest): Promise<string> {
     const { store, events, keys, clock, origin, org, domain } = this.#deps;
     checkField("name", NodeName, name);
     if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
@@ -65,7 +67,7 @@ export class Licenses {
     };
     const jws = await signJws("holdfast-license+jwt", license, keys.signing);
     await store.transact(async (tx) => {
-      await tx.licenses.add(license, user);
+      await tx.licenses.add(license, user, orderID);
       const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
       await events.change(tx, node, user, `License issued for ${node.fqdn} (${type})`);
     });

@@ -34,6 +34,7 @@ export function publicNode(record: ListedNode, view: View): PublicNode {
     heartbeat: heartbeatOf(record),
     lifecycleState: record.lifecycleState,
     disconnectTime: record.disconnectTime,
+    orderID: record.orderID,
     config: view === "list" ? {} : hideSecrets(record.config),
     shadow: view === "list" ? {} : { reported: record.reported, desired: record.desired },
   };

@@ -28,6 +28,8 @@ export interface ListedNode {
   readonly lastConnect: number | undefined;
   readonly disconnectTime: number | undefined;
   readonly createdAt: number;
+  /** Provisioning order that its license was issued for. */
+  readonly orderID?: string | undefined;
   readonly device: Device | undefined;
   readonly heartbeat: (Heartbeat & { readonly receivedAt: number }) | undefined;
   readonly config: Config;

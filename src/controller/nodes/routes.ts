@@ -113,13 +113,14 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         name: NodeName,
         type: NodeType.default("Node"),
         jkt: Base64Url32.optional().meta({ description: "Thumbprint of an existing key (RFC 7638)" }),
+        orderID: z.uuid().optional().meta({ description: "Provisioning order of the node" }),
       }),
       answers: {
         200: { description: "The license, a JWS", mediaTypes: ["text/plain"] },
         ...refusals,
       },
-      handle: async ({ query: { name, type, jkt }, caller }) => {
-        const request = { name, type, user: caller.name, ...defined({ jkt }) };
+      handle: async ({ query: { name, type, jkt, orderID }, caller }) => {
+        const request = { name, type, user: caller.name, ...defined({ jkt, orderID }) };
         const license = await licenses.issue(request);
         return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },

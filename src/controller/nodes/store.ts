@@ -41,6 +41,7 @@ export interface NewNode {
   readonly device: Device;
   readonly createdAt: number;
   readonly trail: IdentityTrail;
+  readonly orderID?: string | undefined;
 }
 
 /** Columns of a change; undefined clears an optional one. */
@@ -140,6 +141,7 @@ type NodeTables = {
     readonly confirm: string | null;
     readonly locked_to: string | null;
     readonly unauthorized_ip: string | null;
+    readonly order_id: string | null;
   };
 };
 type NodeRow = Selectable<NodeTables["nodes"]>;
@@ -280,7 +282,7 @@ export function nodeStore(executor: Executor): NodeStore {
         .executeTakeFirst();
       return row?.uid;
     },
-    async add({ uid, name, fqdn, domain, org, type, thumbprints, keys, device, createdAt, trail }) {
+    async add({ uid, name, fqdn, domain, org, type, thumbprints, keys, device, createdAt, trail, orderID }) {
       await db
         .insertInto("nodes")
         .values({
@@ -299,6 +301,7 @@ export function nodeStore(executor: Executor): NodeStore {
           // Unused, unique, and part of the first schema.
           speed_token: uid,
           trail: JSON.stringify(trail),
+          order_id: orderID ?? null,
         })
         .execute();
     },
@@ -418,6 +421,7 @@ function readNode(row: NodeRow): StoredNode {
     lastConnect: row.last_connect ?? undefined,
     disconnectTime: row.disconnect_time ?? undefined,
     createdAt: row.created_at,
+    orderID: row.order_id ?? undefined,
     device: maybeJson(row, "device", Device),
     heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
     config: json(row, "config", Config),

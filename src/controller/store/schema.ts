@@ -24,7 +24,13 @@ export interface SchemaStep {
 }
 
 /** Steps after the baseline, one per schema version. */
-export const schemaSteps: readonly SchemaStep[] = [];
+export const schemaSteps: readonly SchemaStep[] = [
+  {
+    // Provisioning order of a license, and of the node that it registered.
+    statements: (db, { types }) =>
+      ["licenses", "nodes"].map((table) => db.schema.alterTable(table).addColumn("order_id", types.text)),
+  },
+];
 
 /** Schema version of the baseline: the one that SQLite files reach by scripts of their own. */
 export const BASELINE_VERSION: number = sqliteOnly.length;

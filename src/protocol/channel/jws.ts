@@ -6,7 +6,14 @@ import { claimsByType, type ClaimsByType, type JwsType } from "../documents/clai
 import { describeIssues } from "./envelope.ts";
 import type { Ed25519PublicKey } from "../values/keys.ts";
 
-const ALGORITHM = "Ed25519"; // RFC 9864
+/** Names of the one algorithm: RFC 9864's, and the older one of RFC 8037, which is all that clients of the API know. */
+const ALGORITHM = "Ed25519";
+const OLDER_ALGORITHM = "EdDSA";
+
+/** Algorithm names that a verifier accepts; the first is the one that is written. Clients of the API read licenses. */
+function algorithmsOf(typ: JwsType): readonly [string, ...string[]] {
+  return typ === "holdfast-license+jwt" ? [OLDER_ALGORITHM, ALGORITHM] : [ALGORITHM];
+}
 const CLAIMS_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 32 };
 const HEADER_MEMBERS = "alg,kid,typ";
 
@@ -22,7 +29,7 @@ export type KeySet = ReadonlyMap<string, Ed25519PublicKey>;
 /** Signs claims as a compact JWS (RFC 7515) whose header holds exactly `alg`, `typ` and `kid`. */
 export function signJws<T extends JwsType>(typ: T, claims: ClaimsByType[T], signer: Signer): Promise<string> {
   return new CompactSign(new TextEncoder().encode(JSON.stringify(claims)))
-    .setProtectedHeader({ alg: ALGORITHM, typ, kid: signer.kid })
+    .setProtectedHeader({ alg: algorithmsOf(typ)[0], typ, kid: signer.kid })
     .sign(signer.privateKey);
 }
 
@@ -32,12 +39,12 @@ export function signJws<T extends JwsType>(typ: T, claims: ClaimsByType[T], sign
  * @throws {InputError} `bad-signature` for the form, the header, the key or the signature; `invalid-claims` for the content.
  */
 export async function verifyJws<T extends JwsType>(typ: T, jws: string, keys: KeySet): Promise<ClaimsByType[T]> {
-  const kid = headerOf(jws, typ);
+  const { kid, alg } = headerOf(jws, typ);
   const key = keys.get(kid);
   if (key === undefined) throw new InputError("bad-signature", `${typ}: signed by the unknown key ${kid}`);
   let payload: Uint8Array;
   try {
-    const verified = await compactVerify(jws, await importJWK(key, ALGORITHM), { algorithms: [ALGORITHM] });
+    const verified = await compactVerify(jws, await importJWK(key, alg), { algorithms: [alg] });
     payload = verified.payload;
   } catch (error) {
     throw new InputError("bad-signature", `${typ}: the signature does not verify`, { cause: error });
@@ -51,8 +58,8 @@ export function peekClaims<T extends JwsType>(typ: T, jws: string): ClaimsByType
   return parseClaims(typ, Buffer.from(jws.split(".")[1] ?? "", "base64url"));
 }
 
-/** Returns the `kid` of a JWS; its header must have exactly the accepted members. */
-function headerOf(jws: string, typ: JwsType): string {
+/** Returns `kid` and `alg` of a JWS; its header must have exactly the accepted members. */
+function headerOf(jws: string, typ: JwsType): { readonly kid: string; readonly alg: string } {
   let header: ReturnType<typeof decodeProtectedHeader>;
   try {
     header = decodeProtectedHeader(jws);
@@ -62,10 +69,14 @@ function headerOf(jws: string, typ: JwsType): string {
   if (Object.keys(header).sort().join(",") !== HEADER_MEMBERS) {
     throw new InputError("bad-signature", `${typ}: the header must hold exactly alg, typ and kid`);
   }
-  if (header.alg !== ALGORITHM) throw new InputError("bad-signature", `${typ}: alg must be ${ALGORITHM}`);
+  const { alg, kid } = header;
+  const accepted = algorithmsOf(typ);
+  if (alg === undefined || !accepted.includes(alg)) {
+    throw new InputError("bad-signature", `${typ}: alg must be ${accepted.join(" or ")}`);
+  }
   if (header.typ !== typ) throw new InputError("bad-signature", `expected ${typ}, not ${String(header.typ)}`);
-  if (typeof header.kid !== "string") throw new InputError("bad-signature", `${typ}: kid must be text`);
-  return header.kid;
+  if (typeof kid !== "string") throw new InputError("bad-signature", `${typ}: kid must be text`);
+  return { kid, alg };
 }
 
 function parseClaims<T extends JwsType>(typ: T, payload: Uint8Array): ClaimsByType[T] {

@@ -22,6 +22,7 @@ type DocumentNode = Omit<
   | "keys"
   | "device"
   | "createdAt"
+  | "orderID"
 >;
 
 /** Returns the body of a node's own document. Pure; the member order is fixed, so equal content gives equal text. */

@@ -28,7 +28,7 @@ describe("readLicense", () => {
     [
       "another algorithm",
       someLicense({}, { alg: "none", typ: "holdfast-license+jwt", kid: "k" }),
-      "its header cannot be used (alg must be Ed25519)",
+      "its header cannot be used (alg must be EdDSA or Ed25519)",
     ],
     ["a wrong name", someLicense({ name: "Edge_1" }), "its claims cannot be used (name: lower-case letters"],
     ["a wrong control plane", someLicense({ iss: "ftp://x" }), "its claims cannot be used (iss: must be an http"],

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { REGISTER_PATH } from "../../../../src/protocol/channel/envelope.ts";
@@ -107,6 +108,15 @@ test("a license of a deleted node never counts again", async () => {
   await register(controller.url, license, identity);
   await controller.nodes.delete(peekClaims("holdfast-license+jwt", license).jti, "test");
   expect((await register(controller.url, license, identity)).status).toBe(410);
+});
+
+test("a node shows the order of its license", async () => {
+  const controller = await runController();
+  const orderID = randomUUID();
+  const license = await controller.licenses.issue({ name: "ordered", type: "Node", user: "test", orderID });
+  const identity = await makeIdentity();
+  expect((await register(controller.url, license, identity)).status).toBe(200);
+  expect((await controller.nodes.get(peekClaims("holdfast-license+jwt", license).jti))?.orderID).toBe(orderID);
 });
 
 test("two licenses for one name make one node", async () => {

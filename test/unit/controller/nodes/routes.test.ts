@@ -246,6 +246,11 @@ describe("GET /node/license", () => {
     expect(peekClaims("holdfast-license+jwt", agent.text).type).toBe("Agent");
   });
 
+  it("refuses an order that is not a UUID", async () => {
+    const answer = await bench.call("GET", "/node/license?name=ordered&orderID=17");
+    expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^orderID: /)]]);
+  });
+
   it.each(["", "?name=", "?name=UPPER", "?name=-a", "?name=one", "?name=a&type=Toaster", "?name=a&name=b"])(
     "refuses %s with an array of strings",
     async (query) => {

@@ -1,9 +1,10 @@
-import { CompactSign } from "jose";
+import { CompactSign, decodeProtectedHeader } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
 import { peekClaims, signJws, verifyJws, type KeySet } from "../../../../src/protocol/channel/jws.ts";
 import { thumbprint, thumbprintsOf } from "../../../../src/protocol/values/keys.ts";
 import { generateKeys, publicKeys } from "../../../../src/agent/identity/identity.ts";
+import { licenseClaims } from "../../../support/control-plane/license.ts";
 import { signingKey, UID, type SigningKey } from "../../../support/control-plane/signing.ts";
 
 const TYP = "holdfast-deleted+jwt";
@@ -22,6 +23,8 @@ const signed = (payload: string, header: Record<string, unknown> = {}) =>
     .sign(key.privateKey, { crit: { b64: true } });
 const text = (value: unknown) =>
   Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
+
+const header = (alg: string): string => text({ alg, typ: "holdfast-license+jwt", kid: key.kid });
 
 describe("a JWS", () => {
   test("verifies and gives its claims without unknown ones", async () => {
@@ -52,6 +55,20 @@ describe("a JWS", () => {
       code: "bad-signature",
     });
   });
+
+  test.each(["EdDSA", "Ed25519"])(
+    "is a license under the algorithm name %s, and is written under the older one",
+    async (alg) => {
+      const typ = "holdfast-license+jwt";
+      const jws = await signed(JSON.stringify(licenseClaims), { typ, alg });
+      expect(await verifyJws(typ, jws, keys)).toEqual(licenseClaims);
+      expect(decodeProtectedHeader(await signJws(typ, licenseClaims, key)).alg).toBe("EdDSA");
+      const none = signed(JSON.stringify(licenseClaims), { typ, alg }).then((text) =>
+        text.replace(/^[^.]+/, header("ES256")),
+      );
+      await expect(none.then((text) => verifyJws(typ, text, keys))).rejects.toThrow(/alg must be EdDSA or Ed25519/);
+    },
+  );
 
   test("with any one character changed is refused", async () => {
     const jws = await signJws(TYP, claims, key);
