@@ -221,6 +221,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     ...identity,
     activations,
     agentTokens,
+    secretOverlapSeconds: settings.secretOverlapSeconds,
     tokens,
     registryTokens,
     registryHost,

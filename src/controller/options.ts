@@ -23,6 +23,7 @@ const OPTIONS = {
   store: { type: "string" },
   "store-password-file": { type: "string" },
   "store-ca-file": { type: "string" },
+  "secret-overlap": { type: "string" },
   state: { type: "string" },
   run: { type: "string" },
 } as const;
@@ -52,6 +53,8 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
       store: values.store,
       storePasswordFile: values["store-password-file"],
       storeCaFile: values["store-ca-file"],
+      // What is no number is refused by the settings, which name the option.
+      secretOverlapSeconds: values["secret-overlap"] === undefined ? undefined : Number(values["secret-overlap"]),
     }),
     frontPins: listOf(values["front-pin"]),
     ...(values["trusted-proxy"].length === 0 ? {} : { trustedProxies: listOf(values["trusted-proxy"]) }),

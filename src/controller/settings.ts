@@ -42,6 +42,8 @@ export const ControllerSettings = z.object({
   /** File with the certificates that the PostgreSQL server's is checked against, in PEM. */
   storeCaFile: z.string().min(1).max(4096).optional(),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
+  /** Time for which the earlier secret of a service user stays valid after a new one is generated; 0: it ends at once. */
+  secretOverlapSeconds: z.int().min(0).max(604_800).default(0),
   /** Limit of open sessions; further nodes must retry later. */
   maxSessions: z.int().min(1).max(100_000).default(20_000),
 });
@@ -65,6 +67,7 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["store", "--store"],
   ["storePasswordFile", "--store-password-file"],
   ["storeCaFile", "--store-ca-file"],
+  ["secretOverlapSeconds", "--secret-overlap"],
 ]);
 
 /** Reports whether the log goes to the journal. */

@@ -76,7 +76,7 @@ export async function openState(
   for (const directory of directories) await files.makeDirectory(directory, 0o700);
   const isExpected = (await files.list(keysDir)).length > 0;
   const database = await openStore(settings, { isExpected, clock, onTakenOver });
-  const store = stack.adopt(storeIn(database), (opened) => opened.close());
+  const store = stack.adopt(storeIn(database, clock), (opened) => opened.close());
   for (const directory of directories) await files.sweep(directory);
   const certificate = given ?? (await ownCertificate(files, dataDir, settings, clock));
   const tlsPins = pinsOf(settings, certificate);

@@ -1,3 +1,4 @@
+import { systemClock, type Clock } from "../host/clock.ts";
 import { accessStore, type AccessStore } from "./access/store.ts";
 import { agentTokenStore, type AgentTokenStore } from "./access/agent-tokens/store.ts";
 import { awaitedStore, type AwaitedStore } from "./channel/awaited-store.ts";
@@ -54,13 +55,13 @@ export interface Store extends Stores, Transact<Stores> {
 }
 
 /** Returns the store over an open database with all migrations; closing it closes the database. */
-export function storeIn(database: StoreDatabase): Store {
+export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = systemClock()): Store {
   const { db, transactions } = database;
   const uncounted = new Uncounted();
-  const parts = storesOver(db, uncounted);
+  const parts = storesOver(db, uncounted, clock);
   return {
     ...parts,
-    transact: (work) => transactions.run((tx) => work(storesOver(tx, uncounted))),
+    transact: (work) => transactions.run((tx) => work(storesOver(tx, uncounted, clock))),
     async prune(nowSeconds) {
       const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
       const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
@@ -73,7 +74,7 @@ export function storeIn(database: StoreDatabase): Store {
   };
 }
 
-function storesOver(db: Executor, uncounted: Uncounted): Stores {
+function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now">): Stores {
   const nodes = nodeStore(db);
   const uidsOf: UidsOf = async (names) => {
     const found = await nodes.called(names);
@@ -98,6 +99,6 @@ function storesOver(db: Executor, uncounted: Uncounted): Stores {
     gatewayDetails: gatewayDetailsStore(db, uncounted, uidsOf),
     containerOutput: containerOutputStore(db, uncounted),
     images: imageStore(db),
-    access: accessStore(db),
+    access: accessStore(db, clock),
   };
 }

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { anyOf, tgrn } from "./policies/permissions.ts";
 import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/policy.ts";
+import type { AgentTokenStore } from "./agent-tokens/store.ts";
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
@@ -10,6 +11,7 @@ import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals } f
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Clock } from "../../host/clock.ts";
+import { defined } from "../../lib/defined.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
@@ -17,6 +19,7 @@ const UserParams = z.object({ name: ServiceUserName });
 /** Stores of an open transaction that changes access. */
 export interface AccessParts extends EventParts {
   readonly access: AccessStore;
+  readonly agentTokens: Pick<AgentTokenStore, "removeOf">;
 }
 
 export interface AccessRouteDeps {
@@ -24,13 +27,15 @@ export interface AccessRouteDeps {
   readonly access: AccessStore;
   readonly events: Pick<EventLog, "change">;
   readonly clock: Clock;
+  /** Seconds for which the earlier credential of a service user stays valid after a new one is generated; 0: it ends at once. */
+  readonly secretOverlapSeconds: number;
 }
 
 /** Returns a function that runs a change and records it by a user, in one transaction. */
 function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">) {
-  return <T>(user: string, message: string, work: (access: AccessStore) => Promise<T>): Promise<T> =>
+  return <T>(user: string, message: string, work: (access: AccessStore, tx: AccessParts) => Promise<T>): Promise<T> =>
     store.transact(async (tx) => {
-      const result = await work(tx.access);
+      const result = await work(tx.access, tx);
       await events.change(tx, undefined, user, message);
       return result;
     });
@@ -137,7 +142,7 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
 
 /** Routes of service users, the accounts of programs. */
 export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
-  const { access, clock } = deps;
+  const { access, clock, secretOverlapSeconds } = deps;
   const record = recording(deps);
   const tag = "Service users";
   const onUser = (verb: "read" | "modify") =>
@@ -174,7 +179,7 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
       access: { to: "resource", permissions: ["users::modify"], resource: () => anyOf(tgrn.serviceUser("")) },
       body: {
         schema: z
-          .strictObject({ name: ServiceUserName, policies: z.array(PolicyName).max(64).default([]) })
+          .strictObject({ ...UserBody, name: ServiceUserName })
           .meta({ description: "Also requires `permissions::modify` on each policy" }),
       },
       answers: {
@@ -182,18 +187,72 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
         ...refusals,
         ...badBody,
       },
-      handle: async ({ body: { name, policies }, caller }) => {
+      handle: async ({ body, caller }) => {
+        const { name, status } = body;
+        const [field, policies] = policiesIn(body);
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
         const at = Math.floor(clock.now() / 1000);
         const created = await record(caller.name, `Service user ${name} created`, async (tx) => {
-          const lines = [];
-          for (const [index, policy] of policies.entries()) {
-            lines.push(...(await violationsOf(tx, policy, `policies.${index}`)));
-          }
-          if (lines.length > 0) throw new Violations(lines);
-          return tx.createServiceUser(name, policies, at);
+          await checkPolicies(tx, field, policies);
+          return tx.createServiceUser(name, policies, at, status === "active");
         });
         return Response.json(publicServiceUser(created));
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/v2/service-user/{name}",
+      operationId: "replaceServiceUser",
+      summary:
+        "Change the policies and the status of a service user; `inactive` refuses its credentials and tokens at once",
+      tag,
+      access: onUser("modify"),
+      params: UserParams,
+      body: {
+        schema: z.strictObject({ ...UserBody, name: ServiceUserName.optional() }).meta({
+          description:
+            "`name` must match the path. Also requires `permissions::modify` on each policy that is added and, to make an inactive user active, on each of its policies",
+        }),
+      },
+      answers: {
+        200: { description: "The service user", schema: PublicServiceUser },
+        ...refusals,
+        ...notFound,
+        ...badBody,
+      },
+      handle: async ({ params: { name }, body, caller }) => {
+        if (body.name !== undefined && body.name !== name)
+          throw new Violations([`name: must be ${name}; a service user cannot be renamed`]);
+        const [field, policies] = policiesIn(body);
+        const isActive = body.status === "active";
+        const changed = await record(caller.name, `Service user ${name} changed`, async (tx) => {
+          const before = await tx.serviceUser(name);
+          if (before === undefined) throw new InputError("not-found", `there is no service user ${name}`);
+          const kept = before.isActive || !isActive ? new Set(before.policies) : new Set<string>();
+          const given = policies.filter((policy) => !kept.has(policy));
+          for (const policy of given) caller.require(["permissions::modify"], tgrn.policy(policy));
+          await checkPolicies(tx, field, policies);
+          return tx.changeServiceUser(name, { policies, isActive });
+        });
+        return Response.json(publicServiceUser(changed));
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v2/service-user/{name}",
+      operationId: "deleteServiceUser",
+      summary: "Delete a service user with its credentials and the agent tokens that it created",
+      tag,
+      access: onUser("modify"),
+      params: UserParams,
+      answers: { 200: { description: "Deleted", schema: Empty }, ...refusals, ...notFound },
+      handle: async ({ params: { name }, caller }) => {
+        await record(caller.name, `Service user ${name} deleted`, async (tx, { agentTokens }) => {
+          await tx.deleteServiceUser(name);
+          // A later user of this name must not own them.
+          await agentTokens.removeOf(name);
+        });
+        return Response.json({});
       },
     }),
     route({
@@ -216,7 +275,7 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
       path: "/v2/service-user/{name}/token",
       operationId: "createServiceUserToken",
       summary:
-        "Generate a client ID and secret, replacing earlier ones. For another user, also requires `permissions::modify` on each of its policies",
+        "Generate a client ID and secret, replacing earlier ones: at once, or after the controller's overlap, during which the newest two are valid. For another user, also requires `permissions::modify` on each of its policies",
       tag,
       access: onUser("modify"),
       params: UserParams,
@@ -224,7 +283,15 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
         200: {
           description: "The credential; the secret is not shown again",
           schema: z
-            .strictObject({ clientId: z.string(), clientSecret: z.string(), secret: z.string() })
+            .strictObject({
+              clientId: z.string(),
+              clientSecret: z.string(),
+              secret: z.string(),
+              previousExpiresAt: z
+                .int()
+                .optional()
+                .meta({ description: "End of the credential that it replaces, Unix seconds; absent if it has ended" }),
+            })
             .meta({ id: "Credential", description: "`secret` and `clientSecret` are the same" }),
         },
         ...refusals,
@@ -233,16 +300,49 @@ export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
       handle: async ({ params: { name }, caller }) => {
         const clientId = randomUUID();
         const clientSecret = randomBytes(32).toString("base64url");
-        await record(caller.name, `Credential of service user ${name} generated`, async (tx) => {
+        const now = clock.now();
+        const overlapMs = secretOverlapSeconds * 1000;
+        const hadOne = await record(caller.name, `Credential of service user ${name} generated`, async (tx) => {
+          const user = await tx.serviceUser(name);
           // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.
-          const policies = caller.name === name ? [] : ((await tx.serviceUser(name))?.policies ?? []);
+          const policies = caller.name === name ? [] : (user?.policies ?? []);
           for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
-          await tx.putCredential(name, clientId, sha256Hex(clientSecret));
+          await tx.putCredential(name, { clientId, secretSha256: sha256Hex(clientSecret), now, overlapMs });
+          return user?.clientId !== undefined;
         });
-        return Response.json({ clientId, clientSecret, secret: clientSecret });
+        const overlap = hadOne && overlapMs > 0 ? { previousExpiresAt: Math.floor((now + overlapMs) / 1000) } : {};
+        return Response.json({ clientId, clientSecret, secret: clientSecret, ...overlap });
       },
     }),
   ];
+}
+
+/** Parts of a service user that a caller writes; those that the controller assigns are ignored. */
+const UserBody = {
+  status: z.enum(["active", "inactive"]).default("active"),
+  policies: z.array(PolicyName).max(64).optional(),
+  policyIds: z.array(PolicyName).max(64).nullable().optional().meta({ description: "The same as `policies`" }),
+  orgId: z.string().max(64).nullable().optional().meta({ description: "Ignored" }),
+  clientId: z.string().max(64).optional().meta({ description: "Ignored" }),
+  tokenCreated: z.number().optional().meta({ description: "Ignored" }),
+  created_at: z.number().optional().meta({ description: "Ignored" }),
+};
+
+/** Returns the policies of a body, and the field that they are in. */
+function policiesIn(body: {
+  readonly policies?: readonly string[] | undefined;
+  readonly policyIds?: readonly string[] | null | undefined;
+}): readonly [field: string, policies: readonly string[]] {
+  const { policies, policyIds } = body;
+  return policyIds === undefined || policyIds === null ? ["policies", policies ?? []] : ["policyIds", policyIds];
+}
+
+/** @throws {Violations} naming each policy that cannot be attached */
+async function checkPolicies(access: AccessStore, field: string, policies: readonly string[]): Promise<void> {
+  const lines = [];
+  for (const [index, policy] of policies.entries())
+    lines.push(...(await violationsOf(access, policy, `${field}.${index}`)));
+  if (lines.length > 0) throw new Violations(lines);
 }
 
 async function violationsOf(access: Pick<AccessStore, "policy">, policy: string, path: string): Promise<string[]> {
@@ -250,7 +350,14 @@ async function violationsOf(access: Pick<AccessStore, "policy">, policy: string,
   return (await access.policy(policy)) === undefined ? [`${path}: there is no policy ${policy}`] : [];
 }
 
-function publicServiceUser({ name, policies, createdAt, clientId }: ServiceUser): z.infer<typeof PublicServiceUser> {
-  const credential = clientId === undefined ? {} : { clientId };
-  return { name, policies: [...policies], created_at: createdAt, ...credential };
+function publicServiceUser(user: ServiceUser): z.infer<typeof PublicServiceUser> {
+  const { name, policies, isActive, createdAt, clientId, tokenCreatedAt: tokenCreated } = user;
+  return {
+    name,
+    status: isActive ? "active" : "inactive",
+    policies: [...policies],
+    policyIds: [...policies],
+    created_at: createdAt,
+    ...defined({ clientId, tokenCreated }),
+  };
 }

@@ -1,7 +1,8 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { Selectable } from "kysely";
+import type { Generated, Selectable } from "kysely";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
 import { json } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
@@ -10,9 +11,24 @@ import { Policy, type Grant } from "./policies/policy.ts";
 /** A machine account; `createdAt` in Unix seconds. */
 export interface ServiceUser {
   readonly name: string;
+  /** In the order in which they were given. */
   readonly policies: readonly string[];
+  /** An inactive user is refused, with every credential and token. */
+  readonly isActive: boolean;
   readonly createdAt: number;
   readonly clientId: string | undefined;
+  /** Time of the newest credential, in Unix seconds. */
+  readonly tokenCreatedAt: number | undefined;
+}
+
+/** A new credential of a service user. */
+export interface NewCredential {
+  readonly clientId: string;
+  readonly secretSha256: string;
+  /** Unix milliseconds. */
+  readonly now: number;
+  /** Milliseconds for which the credential that it replaces stays valid; one that was replaced before ends at once. */
+  readonly overlapMs: number;
 }
 
 const MAX_POLICIES = 10_000;
@@ -43,12 +59,24 @@ export interface AccessStore {
   serviceUsers(): Promise<readonly ServiceUser[]>;
   serviceUser(name: string): Promise<ServiceUser | undefined>;
   /** @throws {InputError} `name-taken`; `not-found` for an unknown policy; `busy` at the limit of 10,000 */
-  createServiceUser(name: string, policies: readonly string[], createdAt: number): Promise<ServiceUser>;
-  /** Sets the credential of a service user, replacing an earlier one. @throws {InputError} `not-found` */
-  putCredential(name: string, clientId: string, secretSha256: string): Promise<void>;
-  /** Returns the name of the service user with this client identifier and secret. */
+  createServiceUser(
+    name: string,
+    policies: readonly string[],
+    createdAt: number,
+    isActive?: boolean,
+  ): Promise<ServiceUser>;
+  /** @throws {InputError} `not-found`, for the user or a policy */
+  changeServiceUser(
+    name: string,
+    change: { readonly policies: readonly string[]; readonly isActive: boolean },
+  ): Promise<ServiceUser>;
+  /** Deletes a service user with its credentials. @throws {InputError} `not-found` */
+  deleteServiceUser(name: string): Promise<void>;
+  /** Sets the credential of a service user. @throws {InputError} `not-found` */
+  putCredential(name: string, credential: NewCredential): Promise<void>;
+  /** Returns the name of the active service user with this client identifier and secret. */
   checkCredential(clientId: string, secret: string): Promise<string | undefined>;
-  /** Returns the policies of a service user while this client identifier is its credential. */
+  /** Returns the policies of an active service user while this client identifier is one of its credentials. */
   findServiceUser(name: string, clientId: string): Promise<Grant | undefined>;
 }
 
@@ -60,8 +88,17 @@ type AccessTables = {
     readonly created_at: number;
     readonly client_id: string | null;
     readonly secret_sha256: string | null;
+    readonly is_inactive: Generated<number>;
+    readonly token_created: number | null;
+    readonly previous_client_id: string | null;
+    readonly previous_secret_sha256: string | null;
+    readonly previous_until_ms: number | null;
   };
-  readonly service_user_policy: { readonly service_user: string; readonly policy: string };
+  readonly service_user_policy: {
+    readonly service_user: string;
+    readonly policy: string;
+    readonly position: Generated<number>;
+  };
 };
 
 const API_KEY = statement<{ readonly sha256: string }>()((db, value) =>
@@ -72,11 +109,42 @@ const API_KEY = statement<{ readonly sha256: string }>()((db, value) =>
     .where("sha256", "=", value("sha256")),
 );
 
-export function accessStore(executor: Executor): AccessStore {
+export function accessStore(executor: Executor, clock: Pick<Clock, "now">): AccessStore {
   const db = executor.$extendTables<AccessTables>();
   const policies = db.selectFrom("policy").select("body");
-  const users = db.selectFrom("service_user").select(["name", "created_at", "client_id"]);
-  const attachments = db.selectFrom("service_user_policy").select(["service_user", "policy"]).orderBy("policy");
+  const users = db
+    .selectFrom("service_user")
+    .select(["name", "created_at", "client_id", "is_inactive", "token_created"]);
+  const attachments = db
+    .selectFrom("service_user_policy")
+    .select(["service_user", "policy"])
+    .orderBy("position")
+    .orderBy("policy");
+  /** The active service user whose newest credential, or earlier one within its time, has this client identifier. */
+  const holder = async (clientId: string) => {
+    const current = await db
+      .selectFrom("service_user")
+      .select(["name", "secret_sha256 as secret"])
+      .where("client_id", "=", clientId)
+      .where("is_inactive", "=", 0)
+      .executeTakeFirst();
+    if (current !== undefined) return current;
+    return db
+      .selectFrom("service_user")
+      .select(["name", "previous_secret_sha256 as secret"])
+      .where("previous_client_id", "=", clientId)
+      .where("previous_until_ms", ">", Math.floor(clock.now()))
+      .where("is_inactive", "=", 0)
+      .executeTakeFirst();
+  };
+  const attach = async (user: string, wanted: readonly string[]): Promise<readonly string[]> => {
+    const names = [...new Set(wanted)];
+    for (const [position, one] of names.entries()) {
+      if ((await policy(one)) === undefined) throw notFound(`policy ${one}`);
+      await db.insertInto("service_user_policy").values({ service_user: user, policy: one, position }).execute();
+    }
+    return names;
+  };
 
   const apiKeyOf = (name: string) =>
     db.selectFrom("api_key").select(["name", "policies"]).where("name", "=", name).executeTakeFirst();
@@ -128,7 +196,7 @@ export function accessStore(executor: Executor): AccessStore {
     async grantOf(name) {
       const key = await apiKeyOf(name);
       if (key !== undefined) return { name, policies: json(key, "policies", Policies) };
-      const user = await users.where("name", "=", name).executeTakeFirst();
+      const user = await users.where("name", "=", name).where("is_inactive", "=", 0).executeTakeFirst();
       return user === undefined ? undefined : { name, policies: await policiesOf(name) };
     },
     policies: async () => (await policies.orderBy("name").execute()).map((row) => json(row, "body", Policy)),
@@ -162,40 +230,59 @@ export function accessStore(executor: Executor): AccessStore {
       const attached = Map.groupBy(await attachments.execute(), ({ service_user: user }) => user);
       return rows.map((row) => serviceUserOf(row, attached.get(row.name) ?? []));
     },
-    async createServiceUser(name, attached, createdAt) {
+    async createServiceUser(name, attached, createdAt, isActive = true) {
       if ((await serviceUser(name)) !== undefined) throw taken(`service user ${name}`);
       // The audit trail does not distinguish the two.
       if ((await apiKeyOf(name)) !== undefined) throw taken(`API key ${name}`);
       await checkLimit("service_user", MAX_SERVICE_USERS);
-      await db.insertInto("service_user").values({ name, created_at: createdAt }).execute();
-      const names = [...new Set(attached)].sort();
-      for (const one of names) {
-        if ((await policy(one)) === undefined) throw notFound(`policy ${one}`);
-        await db.insertInto("service_user_policy").values({ service_user: name, policy: one }).execute();
-      }
-      return { name, policies: names, createdAt, clientId: undefined };
+      await db
+        .insertInto("service_user")
+        .values({ name, created_at: createdAt, is_inactive: isActive ? 0 : 1 })
+        .execute();
+      const names = await attach(name, attached);
+      return { name, policies: names, isActive, createdAt, clientId: undefined, tokenCreatedAt: undefined };
     },
-    async putCredential(name, clientId, secretSha256) {
+    async changeServiceUser(name, { policies: wanted, isActive }) {
       const { numUpdatedRows } = await db
         .updateTable("service_user")
-        .set({ client_id: clientId, secret_sha256: secretSha256 })
+        .set({ is_inactive: isActive ? 0 : 1 })
+        .where("name", "=", name)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) throw notFound(`service user ${name}`);
+      await db.deleteFrom("service_user_policy").where("service_user", "=", name).execute();
+      await attach(name, wanted);
+      const changed = await serviceUser(name);
+      if (changed === undefined) throw notFound(`service user ${name}`);
+      return changed;
+    },
+    async deleteServiceUser(name) {
+      const { numDeletedRows } = await db.deleteFrom("service_user").where("name", "=", name).executeTakeFirst();
+      if (numDeletedRows === 0n) throw notFound(`service user ${name}`);
+    },
+    async putCredential(name, { clientId, secretSha256, now, overlapMs }) {
+      const { numUpdatedRows } = await db
+        .updateTable("service_user")
+        .set((eb) => ({
+          previous_client_id: overlapMs > 0 ? eb.ref("client_id") : null,
+          previous_secret_sha256: overlapMs > 0 ? eb.ref("secret_sha256") : null,
+          previous_until_ms: overlapMs > 0 ? Math.floor(now) + overlapMs : null,
+          client_id: clientId,
+          secret_sha256: secretSha256,
+          token_created: Math.floor(now / 1000),
+        }))
         .where("name", "=", name)
         .executeTakeFirst();
       if (numUpdatedRows === 0n) throw notFound(`service user ${name}`);
     },
     async checkCredential(clientId, secret) {
-      const row = await db
-        .selectFrom("service_user")
-        .select(["name", "secret_sha256"])
-        .where("client_id", "=", clientId)
-        .executeTakeFirst();
+      const found = await holder(clientId);
       // An unknown client takes as much time as a wrong secret.
-      const isRight = equalHex(row?.secret_sha256 ?? UNKNOWN_SECRET, sha256Hex(secret));
-      return isRight ? row?.name : undefined;
+      const isRight = equalHex(found?.secret ?? UNKNOWN_SECRET, sha256Hex(secret));
+      return isRight ? found?.name : undefined;
     },
     async findServiceUser(name, clientId) {
-      const row = await users.where("name", "=", name).where("client_id", "=", clientId).executeTakeFirst();
-      return row === undefined ? undefined : { name, policies: await policiesOf(name) };
+      const found = await holder(clientId);
+      return found?.name === name ? { name, policies: await policiesOf(name) } : undefined;
     },
   };
 }
@@ -211,14 +298,19 @@ function equalHex(a: string, b: string): boolean {
 }
 
 function serviceUserOf(
-  row: Pick<Selectable<AccessTables["service_user"]>, "name" | "created_at" | "client_id">,
+  row: Pick<
+    Selectable<AccessTables["service_user"]>,
+    "name" | "created_at" | "client_id" | "is_inactive" | "token_created"
+  >,
   attached: readonly { readonly policy: string }[],
 ): ServiceUser {
   return {
     name: row.name,
     policies: attached.map(({ policy }) => policy),
+    isActive: row.is_inactive === 0,
     createdAt: row.created_at,
     clientId: row.client_id ?? undefined,
+    tokenCreatedAt: row.token_created ?? undefined,
   };
 }
 

@@ -127,9 +127,12 @@ export const PublicPolicy = z.object(Policy.shape).meta({ id: "PublicPolicy" });
 export const PublicServiceUser = z
   .object({
     name: ServiceUserName,
+    status: z.enum(["active", "inactive"]),
     policies: z.array(PolicyName),
+    policyIds: z.array(PolicyName).meta({ description: "The same as `policies`" }),
     created_at: Seconds,
     clientId: Text.optional(),
+    tokenCreated: Seconds.optional(),
   })
   .meta({ id: "ServiceUser" });
 

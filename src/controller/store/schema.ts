@@ -30,6 +30,29 @@ export const schemaSteps: readonly SchemaStep[] = [
     statements: (db, { types }) =>
       ["licenses", "nodes"].map((table) => db.schema.alterTable(table).addColumn("order_id", types.text)),
   },
+  {
+    // Status, order of policies and time of the token of a service user, and its earlier credential until a time in Unix milliseconds.
+    statements: (db, { types }) => [
+      db.schema
+        .alterTable("service_user_policy")
+        .addColumn("position", types.integer, (column) => column.notNull().defaultTo(sql.lit(0))),
+      ...(
+        [
+          ["is_inactive", types.integer, 0],
+          ["token_created", types.integer],
+          ["previous_client_id", types.text],
+          ["previous_secret_sha256", types.text],
+          ["previous_until_ms", types.integer],
+        ] as const
+      ).map(([name, type, value]) =>
+        db.schema
+          .alterTable("service_user")
+          .addColumn(name, type, (column) =>
+            value === undefined ? column : column.notNull().defaultTo(sql.lit(value)),
+          ),
+      ),
+    ],
+  },
 ];
 
 /** Schema version of the baseline: the one that SQLite files reach by scripts of their own. */

@@ -57,6 +57,7 @@ export class ApiBench {
     privateKey: webcrypto.CryptoKey,
     publicKey: webcrypto.CryptoKey,
     clock: Clock,
+    secretOverlapSeconds: number,
   ) {
     const log = pino({ level: "debug" }, { write: (line: string) => void this.logged.push(line) });
     this.fleet = fleet;
@@ -83,6 +84,7 @@ export class ApiBench {
       joins: new ReplyJoins(),
       activations: this.activations,
       agentTokens: this.agentTokens,
+      secretOverlapSeconds,
       registryHost: "registry.example.net:5000",
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
       org: ORG,
@@ -96,7 +98,7 @@ export class ApiBench {
     this.app = createApi(this.deps);
   }
 
-  static async create(clock: Clock = systemClock()): Promise<ApiBench> {
+  static async create(clock: Clock = systemClock(), { secretOverlapSeconds = 0 } = {}): Promise<ApiBench> {
     const pair = generateKeyPairSync("ed25519");
     const imported = await Promise.all([
       webcrypto.subtle.importKey("pkcs8", pair.privateKey.export({ type: "pkcs8", format: "der" }), "Ed25519", false, [
@@ -108,7 +110,7 @@ export class ApiBench {
     ]);
     const [privateKey, publicKey] = imported;
     const fleet = await FleetStage.open(clock, ORIGIN, { kid: "test", privateKey });
-    const bench = new ApiBench(fleet, privateKey, publicKey, clock);
+    const bench = new ApiBench(fleet, privateKey, publicKey, clock, secretOverlapSeconds);
     await bench.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
     return bench;
   }

@@ -132,7 +132,7 @@ export class FleetStage {
     signing: Signer,
     log: Logger = pino({ level: "silent" }),
   ): Promise<FleetStage> {
-    return new FleetStage(await openTestStore(), clock, origin, signing, log);
+    return new FleetStage(await openTestStore(clock), clock, origin, signing, log);
   }
 
   private constructor(store: TestStore, clock: Clock, origin: string, signing: Signer, log: Logger) {

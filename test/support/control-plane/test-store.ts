@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "kysely";
 import { onTestFinished } from "vitest";
+import type { Clock } from "../../../src/host/clock.ts";
 import type { StoreDatabase } from "../../../src/controller/store/database.ts";
 import { connectPostgres } from "../../../src/controller/store/postgres.ts";
 import { parseStoreUrl } from "../../../src/controller/store/postgres-settings.ts";
@@ -16,11 +17,11 @@ export interface TestStore extends Store {
 }
 
 /** Opens an empty store: in memory, or, if HOLDFAST_TEST_STORE is the address of a PostgreSQL, in a new database there. */
-export async function openTestStore(): Promise<TestStore> {
+export async function openTestStore(clock?: Clock): Promise<TestStore> {
   const address = process.env["HOLDFAST_TEST_STORE"];
   const database = address === undefined ? openMemoryStore() : await openPostgresDatabase(address);
   return {
-    ...storeIn(database),
+    ...storeIn(database, clock),
     database,
     query: async <Row>(text: string) => (await sql.raw<Row>(text).execute(database.db)).rows,
   };

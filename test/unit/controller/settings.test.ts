@@ -57,3 +57,11 @@ test.each([
 ])("%s is loopback: %s", (host, expected) => {
   expect(isLoopback(host)).toBe(expected);
 });
+
+test.each([Number("x"), -1, 0.5, 604_801])(
+  "an overlap of %s seconds is refused by its option",
+  (secretOverlapSeconds) => {
+    const input = { listen: "127.0.0.1:1", dataDir: "/d", secretOverlapSeconds };
+    expect(() => controllerSettings(input)).toThrow(/--secret-overlap: /);
+  },
+);

@@ -37,6 +37,10 @@ export const controllerVerb: VerbSpec = {
       help: "the authorities of the PostgreSQL server's certificate, PEM (the system's)",
       complete: "file",
     },
+    "secret-overlap": {
+      value: "SECONDS",
+      help: "how long the earlier secret of a service user stays valid beside a new one, at most 604800 (0)",
+    },
     domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
     state: { value: "DIR", help: "accepted as by every verb, and not used: see --data", complete: "directory" },
     run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },

@@ -32,6 +32,8 @@ export interface AgentTokenStore {
   add(token: Omit<StoredAgentToken, "uses">): Promise<void>;
   /** Returns false if there is none. */
   remove(id: string): Promise<boolean>;
+  /** Removes the tokens that a user created. */
+  removeOf(user: string): Promise<void>;
   use(id: string, key: string): Promise<TokenUse | undefined>;
   /** Reserves one use of a token for a key. */
   take(id: string, key: string, name: string): Promise<void>;
@@ -108,6 +110,9 @@ export function agentTokenStore(executor: Executor): AgentTokenStore {
     async remove(id) {
       const { numDeletedRows } = await db.deleteFrom("agent_tokens").where("id", "=", id).executeTakeFirst();
       return numDeletedRows > 0n;
+    },
+    async removeOf(user) {
+      await db.deleteFrom("agent_tokens").where("created_by", "=", user).execute();
     },
     async use(id, key) {
       const row = await db

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 const reader = {
   name: "reader",
@@ -125,6 +126,110 @@ describe("service users", () => {
     expect(members(shown.json)["clientId"]).toBe(clientId);
     expect(shown.text).not.toContain(clientSecret);
     expect(bench.logged.join("")).not.toContain(clientSecret);
+  });
+});
+
+describe("the rotation of a secret", () => {
+  const rotate = async (on: ApiBench) =>
+    Credential.extend({ previousExpiresAt: z.int().optional() }).parse(
+      (await on.call("POST", "/v2/service-user/bot/token")).json,
+    );
+  const statusOf = async (on: ApiBench, { clientId, secret }: { clientId: string; secret: string }) =>
+    (await on.call("GET", "/org/mine", { key: `${clientId}:${secret}` })).status;
+  const bearerOf = async (on: ApiBench, { clientId, secret }: { clientId: string; secret: string }) =>
+    z
+      .object({ token: z.string() })
+      .parse((await on.call("POST", "/v2/auth/token", { json: { clientId, secret } })).json).token;
+
+  it("ends the earlier one at once by default", async () => {
+    await bench.call("POST", "/v2/service-user", { json: { name: "bot" } });
+    const [first, second] = [await rotate(bench), await rotate(bench)];
+    expect(second).not.toHaveProperty("previousExpiresAt");
+    expect([await statusOf(bench, first), await statusOf(bench, second)]).toEqual([401, 200]);
+  });
+
+  it("keeps the newest two valid for exactly the overlap, with their tokens", async () => {
+    const clock = new FakeClock();
+    const on = await ApiBench.create(clock, { secretOverlapSeconds: 600 });
+    await on.call("POST", "/v2/service-user", { json: { name: "bot" } });
+    const first = await rotate(on);
+    expect(first).not.toHaveProperty("previousExpiresAt");
+    const second = await rotate(on);
+    expect(second.previousExpiresAt).toBe(clock.now() / 1000 + 600);
+    const token = await bearerOf(on, first);
+    await clock.advance(599_999);
+    expect([await statusOf(on, first), await statusOf(on, second)]).toEqual([200, 200]);
+    expect((await on.call("GET", "/org/mine", { key: `Bearer ${token}` })).status).toBe(200);
+    await clock.advance(1);
+    expect([await statusOf(on, first), await statusOf(on, second)]).toEqual([401, 200]);
+    expect((await on.call("GET", "/org/mine", { key: `Bearer ${token}` })).status).toBe(401);
+    const [third, fourth] = [await rotate(on), await rotate(on)];
+    expect([await statusOf(on, second), await statusOf(on, third), await statusOf(on, fourth)]).toEqual([
+      401, 200, 200,
+    ]);
+  });
+
+  it("leaves no credential to a user that is inactive or deleted", async () => {
+    const on = await ApiBench.create(new FakeClock(), { secretOverlapSeconds: 600 });
+    await on.call("POST", "/v2/service-user", { json: { name: "bot" } });
+    const [first, second] = [await rotate(on), await rotate(on)];
+    const token = await bearerOf(on, second);
+    const all = async () => [
+      await statusOf(on, first),
+      await statusOf(on, second),
+      (await on.call("GET", "/org/mine", { key: `Bearer ${token}` })).status,
+    ];
+    await on.call("PUT", "/v2/service-user/bot", { json: { status: "inactive" } });
+    expect(await all()).toEqual([401, 401, 401]);
+    await on.call("PUT", "/v2/service-user/bot", { json: { status: "active" } });
+    expect(await all()).toEqual([200, 200, 200]);
+    await on.call("DELETE", "/v2/service-user/bot");
+    expect(await all()).toEqual([401, 401, 401]);
+  });
+});
+
+describe("the change of a service user", () => {
+  beforeEach(async () => {
+    for (const name of ["reader", "a"]) await bench.call("POST", "/v2/policy", { json: { ...reader, name } });
+    await bench.call("POST", "/v2/service-user", {
+      json: { name: "bot", status: "active", policyIds: ["reader"], orgId: "" },
+    });
+  });
+
+  it("replaces its policies in their order, and its status", async () => {
+    const json = { name: "bot", status: "inactive", policyIds: ["reader", "a"], orgId: "" };
+    const changed = await bench.call("PUT", "/v2/service-user/bot", { json });
+    expect(changed.json).toMatchObject({ name: "bot", status: "inactive", policyIds: ["reader", "a"] });
+    expect((await bench.call("GET", "/v2/service-user/bot")).json).toEqual(changed.json);
+    expect((await bench.call("PUT", "/v2/service-user/bot", { json: changed.json })).json).toEqual(changed.json);
+    const none = await bench.call("PUT", "/v2/service-user/bot", { json: { policyIds: null } });
+    expect(none.json).toMatchObject({ status: "active", policyIds: [] });
+  });
+
+  it("refuses another name, an unknown user and an unknown policy", async () => {
+    const call = async (name: string, json: unknown) => {
+      const { status, json: answer } = await bench.call("PUT", `/v2/service-user/${name}`, { json });
+      return [status, answer];
+    };
+    expect(await call("bot", { name: "other" })).toEqual([422, [expect.stringMatching(/^name: must be bot/)]]);
+    expect(await call("bot", { policyIds: ["absent"] })).toEqual([422, [expect.stringMatching(/^policyIds\.0: /)]]);
+    expect((await call("nobody", {}))[0]).toBe(404);
+    expect((await bench.call("DELETE", "/v2/service-user/nobody")).status).toBe(404);
+  });
+
+  it("needs permissions::modify for policies that are added, and for all when it is activated", async () => {
+    const key = await bench.keyFor(["users::modify"]);
+    const put = async (json: unknown) => (await bench.call("PUT", "/v2/service-user/bot", { key, json })).status;
+    expect(await put({ policyIds: ["reader"] })).toBe(200);
+    expect(await put({ policyIds: ["reader", "a"] })).toBe(403);
+    expect(await put({ policyIds: ["reader"], status: "inactive" })).toBe(200);
+    expect(await put({ policyIds: ["reader"], status: "active" })).toBe(403);
+    expect(await put({ policyIds: [], status: "active" })).toBe(200);
+    const stranger = await bench.keyFor(["users::read", "permissions::modify"]);
+    expect((await bench.call("PUT", "/v2/service-user/bot", { key: stranger, json: {} })).status).toBe(403);
+    expect((await bench.call("DELETE", "/v2/service-user/bot", { key: stranger })).status).toBe(403);
+    expect((await bench.call("DELETE", "/v2/service-user/bot", { key })).status).toBe(200);
+    expect((await bench.call("GET", "/v2/service-user/bot")).status).toBe(404);
   });
 });
 

@@ -64,7 +64,14 @@ describe("service users", () => {
     await failsWith("not-found", (access) => access.createServiceUser("bot", ["reader", "absent"], 1));
     expect(await store.serviceUsers()).toEqual([]);
     const bot = await store.createServiceUser("bot", ["reader", "reader"], 7);
-    expect(bot).toEqual({ name: "bot", policies: ["reader"], createdAt: 7, clientId: undefined });
+    expect(bot).toEqual({
+      name: "bot",
+      policies: ["reader"],
+      isActive: true,
+      createdAt: 7,
+      clientId: undefined,
+      tokenCreatedAt: undefined,
+    });
     expect(await store.serviceUsers()).toEqual([bot]);
     expect(await store.serviceUser("bot")).toEqual(bot);
     await failsWith("name-taken", (access) => access.createServiceUser("bot", [], 1));
@@ -73,14 +80,21 @@ describe("service users", () => {
   it("have one credential at a time", async () => {
     await store.createPolicy(reader);
     await store.createServiceUser("bot", ["reader"], 1);
-    await store.putCredential("bot", "client-1", sha256Hex("secret-1"));
+    const now = Date.now();
+    const credential = (at: number) => ({
+      clientId: `client-${at}`,
+      secretSha256: sha256Hex(`secret-${at}`),
+      now,
+      overlapMs: 0,
+    });
+    await store.putCredential("bot", credential(1));
     expect(await store.checkCredential("client-1", "secret-1")).toBe("bot");
     expect(await store.checkCredential("client-1", "secret-2")).toBeUndefined();
     expect(await store.checkCredential("client-2", "secret-1")).toBeUndefined();
     expect(await store.findServiceUser("bot", "client-1")).toEqual({ name: "bot", policies: [reader] });
-    await store.putCredential("bot", "client-2", sha256Hex("secret-2"));
+    await store.putCredential("bot", credential(2));
     expect(await store.findServiceUser("bot", "client-1")).toBeUndefined();
     expect(await store.checkCredential("client-1", "secret-1")).toBeUndefined();
-    await failsWith("not-found", (access) => access.putCredential("nobody", "c", "s"));
+    await failsWith("not-found", (access) => access.putCredential("nobody", credential(3)));
   });
 });

@@ -89,6 +89,7 @@ describe("the OpenAPI document", () => {
       { name: "name", required: true },
       { name: "type", required: false },
       { name: "jkt", required: false },
+      { name: "orderID", required: false },
     ]);
   });
 
