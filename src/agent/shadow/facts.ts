@@ -128,7 +128,7 @@ function linkFacts(link: Link, machine: MachineReadings): Known {
     [`${at}.mtu`]: text(link.mtu),
     [`${at}.speed`]: text(link.speedMbps),
     [`${at}.duplex`]: link.duplex,
-    [`${at}.dhcp`]: flag(configuration?.usesDhcp),
+    [`${at}.dhcp`]: flag(configuration?.usesDhcp ?? false),
     [`${at}.ip`]: address === undefined ? "" : `${address.address}/${address.prefix}`,
     [`${at}.netmask`]: address === undefined ? undefined : netmaskOf(address.prefix),
     [`${at}.gateway`]: defaultRoute(ownRoutes, 4)?.gateway,

@@ -10,6 +10,8 @@ export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: str
 /** Level of detail: `list` empties `config` and `shadow`; `detail` adds the organization and the domain. */
 export type View = "list" | "full" | "detail";
 
+const MAX_TAG = 128;
+
 /** Builds the public form of a node; unknown fields are omitted and secrets are empty. */
 export function publicNode(record: ListedNode, view: View): PublicNode {
   const { uid } = record;
@@ -22,7 +24,7 @@ export function publicNode(record: ListedNode, view: View): PublicNode {
     type: record.type,
     cluster: record.cluster,
     tags: record.tags,
-    tgTags: {},
+    tgTags: systemTags(record),
     keys: publicKeys(record.keys),
     tgrn: tgrn.node(uid),
     lastip: record.lastIp,
@@ -41,6 +43,18 @@ export function publicNode(record: ListedNode, view: View): PublicNode {
   if (view === "detail") Object.assign(node, { org: record.org, domain: record.domain });
   for (const [key, value] of Object.entries(node)) if (value === undefined) delete node[key];
   return node;
+}
+
+/** Returns the tags that the controller assigns: the type, and what the machine reports of itself. */
+function systemTags({ type, device, reported }: ListedNode): Record<string, string> {
+  const { "os.distro.id": os, "os.arch": arch } = reported;
+  const known = Object.entries({ type, vendor: device?.vendor, model: device?.model, os, arch });
+  return Object.fromEntries(
+    known.flatMap(([name, value]): [string, string][] => {
+      const tag = typeof value === "string" ? value.slice(0, MAX_TAG).replaceAll(/[^A-Za-z0-9_-]+/g, "-") : "";
+      return tag === "" ? [] : [[name, tag]];
+    }),
+  );
 }
 
 function lockOf({ lockedTo, unauthorizedIp }: ListedNode): Record<string, unknown> | undefined {

@@ -100,7 +100,10 @@ describe("links", () => {
       machine({ links: [link("eth1", { mac: undefined, mtu: undefined, speedMbps: undefined, duplex: undefined })] }),
       node(),
     );
-    expect(Object.entries(facts).filter(([key]) => key.startsWith("nic."))).toEqual([["nic.eth1.ip", ""]]);
+    expect(Object.entries(facts).filter(([key]) => key.startsWith("nic."))).toEqual([
+      ["nic.eth1.dhcp", "false"],
+      ["nic.eth1.ip", ""],
+    ]);
   });
 
   test("only those with a device, VLANs, bonds, those of the configuration, and those with a route outward", () => {

@@ -21,9 +21,28 @@ describe("GET /node", () => {
     const { status, json } = await bench.call("GET", "/node");
     expect(status).toBe(200);
     expect(uids(json)).toEqual([one.uid, two.uid]);
-    expect(items(json)[0]).toMatchObject({ config: {}, shadow: {}, tgTags: {}, location: {}, fqdn: "one.example.net" });
+    expect(items(json)[0]).toMatchObject({
+      config: {},
+      shadow: {},
+      tgTags: { type: "Node", vendor: "kvm", model: "kvm" },
+      location: {},
+      fqdn: "one.example.net",
+    });
     expect(items(json)[0]).not.toHaveProperty("orderID");
     expect(items(json)[0]).not.toHaveProperty("org");
+  });
+
+  it("assigns tags of the system in the form of tags, which nobody can set", async () => {
+    const device = { vendor: "Acme Inc.", model: "", mac: "", wan: "" };
+    const reported = { "os.distro.id": "debian", "os.arch": "amd64" };
+    const three = await bench.fleet.add({ name: "three", device, reported });
+    const { json } = await bench.call("PUT", `/node/${three.uid}/tag/site`, { json: { value: "north" } });
+    expect(json).toMatchObject({
+      tags: { site: "north" },
+      tgTags: { type: "Node", vendor: "Acme-Inc-", os: "debian", arch: "amd64" },
+    });
+    expect(members(json)["tgTags"]).not.toHaveProperty("model");
+    expect(uids((await bench.call("GET", "/node?tags=os:debian")).json)).toEqual([]);
   });
 
   it("filters by cluster and by every tag", async () => {
