@@ -5,7 +5,7 @@ import { NodeName } from "../../protocol/values/values.ts";
 import type { NodeLabel } from "../events/records.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Changes } from "../nodes/changes.ts";
-import { changeTag, checkField } from "../nodes/fields.ts";
+import { changeTag, checkField, namesOf } from "../nodes/fields.ts";
 import { checkNameFree } from "../nodes/names.ts";
 import type { NodeStore } from "../nodes/store.ts";
 import type { Transact } from "../store/transact.ts";
@@ -87,6 +87,11 @@ export class ClusterService {
       check(cluster);
       return { tags: changeTag(cluster.tags, name, value), message };
     });
+  }
+
+  /** Replaces all tags. */
+  setTags(fqdn: string, tags: ClusterRecord["tags"], user: string): Promise<ClusterRecord> {
+    return this.change(fqdn, user, () => ({ tags, message: `Tags of cluster ${fqdn} replaced: ${namesOf(tags)}` }));
   }
 
   /**

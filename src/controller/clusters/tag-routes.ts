@@ -2,32 +2,37 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
-import { Fqdn, TagText, Uid } from "../../protocol/values/values.ts";
+import { Fqdn, Tags, TagText, Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse } from "./routes.ts";
 import { changeAnswer, changeResponse } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
+import { MAX_TAGS } from "../nodes/fields.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "./service.ts";
 
 type Tagged = { readonly tags: Readonly<Record<string, string>> };
 
-const MAX_TAGS = 256;
 const NodeTag = z.object({ nodeID: Uid, tagName: z.string() });
 const ClusterTag = z.object({ clusterFQDN: Fqdn, tagName: z.string() });
+const NodeOnly = NodeTag.pick({ nodeID: true });
+const ClusterOnly = ClusterTag.pick({ clusterFQDN: true });
 const TagBody = z.strictObject({ value: TagText });
+const TagsBody = z.strictObject({
+  tags: Tags.refine((tags) => Object.keys(tags).length <= MAX_TAGS, `must be at most ${MAX_TAGS}`),
+});
 
 const onNode = {
   to: "resource",
   permissions: ["nodes::manage"],
-  resource: ({ nodeID }: z.infer<typeof NodeTag>) => tgrn.node(nodeID),
+  resource: ({ nodeID }: z.infer<typeof NodeOnly>) => tgrn.node(nodeID),
 } as const;
 const onCluster = {
   to: "resource",
   permissions: ["nodes::manage"],
-  resource: ({ clusterFQDN }: z.infer<typeof ClusterTag>) => tgrn.cluster(clusterFQDN),
+  resource: ({ clusterFQDN }: z.infer<typeof ClusterOnly>) => tgrn.cluster(clusterFQDN),
 } as const;
 
 export interface TagRouteDeps {
@@ -40,6 +45,32 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
   const removed = { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound };
   const cluster = { ...clusterChangeAnswer, ...refusals, ...notFound };
   return [
+    route({
+      method: "PUT",
+      path: "/node/{nodeID}/tags",
+      operationId: "setNodeTags",
+      summary: "Replace all tags of a node",
+      tag: "Nodes",
+      access: onNode,
+      params: NodeOnly,
+      body: { schema: TagsBody },
+      answers: { ...node, ...badBody },
+      handle: async ({ params: { nodeID }, body: { tags }, caller }) =>
+        changeResponse(await nodes.setTags(nodeID, tags, caller.name), caller, { tags }),
+    }),
+    route({
+      method: "PUT",
+      path: "/cluster/{clusterFQDN}/tags",
+      operationId: "setClusterTags",
+      summary: "Replace all tags of a cluster",
+      tag: "Clusters",
+      access: onCluster,
+      params: ClusterOnly,
+      body: { schema: TagsBody },
+      answers: { ...cluster, ...badBody },
+      handle: async ({ params: { clusterFQDN }, body: { tags }, caller }) =>
+        clusterChangeResponse(await clusters.setTags(clusterFQDN, tags, caller.name), caller, { tags }),
+    }),
     route({
       method: "PUT",
       path: "/node/{nodeID}/tag/{tagName}",

@@ -42,6 +42,8 @@ const SECTION_PATHS: readonly SectionPath[] = [
   { section: "cluster", path: "/config/cluster", operation: "ClusterSettings", isRemovable: true },
   { section: "apigw", path: "/config/ztnagw", operation: "Ztnagw", isRemovable: true },
   { section: "snmp", path: "/snmp", operation: "Snmp", isRemovable: false },
+  // The spelling of some clients.
+  { section: "snmp", path: "/config/snmp", operation: "SnmpSection", isRemovable: true },
 ];
 
 /** Response header of a write that is stored but has no effect. */

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { NodeLimits, VolumeItem } from "../../protocol/sections/exec/fields.ts";
@@ -15,7 +16,15 @@ const tag = "Edge compute";
 const base = "/v2/node/{nodeID}/exec/volume";
 const VolumeParams = NodeParams.extend({ volumeName: Text128 });
 const PublicVolume = VolumeItem.meta({ id: "Volume" });
+const VolumeChange = VolumeItem.partial({ name: true });
 const limitsPath = "/v2/node/{nodeID}/exec/limit";
+
+/** Returns a volume. @throws {InputError} `not-found` */
+function volumeOf(section: JsonObject, name: string): JsonObject {
+  const volume = volumesOf(section).find((one) => one["name"] === name);
+  if (volume === undefined) throw new InputError("not-found", `there is no volume ${name}`);
+  return volume;
+}
 
 /** Routes of a node's volumes, and of the limits for all its containers together. */
 export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
@@ -56,6 +65,37 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
           return { body: { ...stored, volumes }, summary: `volume ${body.name} added` };
         });
         return Response.json(body);
+      },
+    }),
+    route({
+      method: "GET",
+      path: `${base}/{volumeName}`,
+      operationId: "getNodeVolume",
+      summary: "Get a volume of a node",
+      tag,
+      access: mayRead,
+      params: VolumeParams,
+      answers: { 200: { description: "The volume", schema: PublicVolume }, ...answers },
+      handle: async ({ params: { nodeID, volumeName } }) =>
+        Response.json(volumeOf(await execOfNode(deps, nodeID), volumeName)),
+    }),
+    route({
+      method: "PUT",
+      path: `${base}/{volumeName}`,
+      operationId: "updateNodeVolume",
+      summary: "Write a volume of a node as it is: no field can be changed once the volume exists",
+      tag,
+      access: mayModify,
+      params: VolumeParams,
+      body: { schema: z.preprocess(withoutBlanks, VolumeChange), described: VolumeChange, limits: bodyLimits },
+      answers: { 200: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody },
+      handle: async ({ params: { nodeID, volumeName }, body }) => {
+        const volume = volumeOf(await execOfNode(deps, nodeID), volumeName);
+        const current: JsonObject = { encrypted: false, ...volume };
+        const changed = Object.entries(body).filter(([name, value]) => !isDeepStrictEqual(current[name], value));
+        const hint = "cannot be changed; remove the volume, with its contents, and add it again";
+        if (changed.length > 0) throw new Violations(changed.map(([name]) => `${name}: ${hint}`));
+        return Response.json(volume);
       },
     }),
     route({

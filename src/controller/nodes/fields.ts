@@ -4,7 +4,8 @@ import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { TagText } from "../../protocol/values/values.ts";
 
-const MAX_TAGS = 256;
+/** Limit of tags of one node or cluster. */
+export const MAX_TAGS = 256;
 
 /**
  * Returns the tags with one set, or removed if `value` is undefined.
@@ -27,6 +28,13 @@ export function changeTag(
     });
   }
   return { ...tags, [name]: value };
+}
+
+/** Returns the names of tags for an event, at most ten. */
+export function namesOf(tags: Readonly<Record<string, string>>): string {
+  const names = Object.keys(tags);
+  if (names.length === 0) return "none";
+  return `${names.slice(0, 10).join(", ")}${names.length > 10 ? ` and ${names.length - 10} more` : ""}`;
 }
 
 /** Checks a field against its schema. @throws {InputError} `invalid-body`, naming the field */

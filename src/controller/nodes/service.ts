@@ -9,7 +9,7 @@ import type { EventLog, EventParts } from "../events/service.ts";
 import type { Sources } from "../http/sources.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Changes } from "./changes.ts";
-import { changeTag } from "./fields.ts";
+import { changeTag, namesOf } from "./fields.ts";
 import { isPermitted, placeOf } from "./ip-lock.ts";
 import { reportLock } from "./lock-report.ts";
 import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
@@ -143,6 +143,11 @@ export class NodeService {
       check(node);
       return { change: { tags: changeTag(node.tags, name, value) }, message };
     });
+  }
+
+  /** Replaces all tags. */
+  setTags(uid: string, tags: StoredNode["tags"], user: string): Promise<NodeRecord> {
+    return this.change(uid, user, () => ({ change: { tags }, message: `Tags replaced: ${namesOf(tags)}` }));
   }
 
   setLifecycleState(uid: string, state: LifecycleState, user: string): Promise<NodeRecord> {

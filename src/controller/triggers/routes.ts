@@ -101,6 +101,7 @@ export interface TriggerRouteDeps extends RunDeps {
 }
 
 export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
+  const sentOf = oneReadOf(deps.triggers);
   return [
     route({
       method: "POST",
@@ -174,19 +175,36 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
       access: {
         to: "resource",
         permissions: ["nodes::remote-execute"],
-        instead: async ({ nodeID, triggerID }) => rightsTo((await deps.triggers.sent(nodeID, triggerID))?.event),
+        instead: async (params) => rightsTo((await sentOf(params))?.event),
         resource: ({ nodeID }) => tgrn.node(nodeID),
       },
       params: z.object({ nodeID: Uid, triggerID: z.string().max(64) }),
       answers: { 200: { description: "The event", schema: SentShape }, ...refusals, ...notFound },
-      handle: async ({ params: { nodeID, triggerID } }) => {
-        await nodeOf(deps.nodes, nodeID);
-        const sent = await deps.triggers.sent(nodeID, triggerID);
-        if (sent === undefined) throw new InputError("not-found", `no event ${triggerID} was sent to this node`);
+      handle: async ({ params }) => {
+        const sent = await sentOf(params);
+        if (sent === undefined) {
+          await nodeOf(deps.nodes, params.nodeID);
+          throw new InputError("not-found", `no event ${params.triggerID} was sent to this node`);
+        }
         return Response.json(sent);
       },
     }),
   ];
+}
+
+interface SentParams {
+  readonly nodeID: string;
+  readonly triggerID: string;
+}
+
+/** Returns a function that reads the record of a sent event once for each request, whose parameters are one object. */
+function oneReadOf(triggers: Pick<TriggerService, "sent">) {
+  const reads = new WeakMap<SentParams, ReturnType<TriggerService["sent"]>>();
+  return (params: SentParams): ReturnType<TriggerService["sent"]> => {
+    const read = reads.get(params) ?? triggers.sent(params.nodeID, params.triggerID);
+    reads.set(params, read);
+    return read;
+  };
 }
 
 /** Returns the permissions for an event, most specific first; undefined without an event. */

@@ -90,6 +90,21 @@ export const SERVED: Readonly<Record<string, readonly string[]>> = {
   "DELETE /v2/node/{nodeID}/exec/volume/{volumeName}": ["node-exec::modify"],
 };
 
+/** Operations that clients use and the specification lacks, with their permissions. */
+export const BEYOND: Readonly<Record<string, readonly string[]>> = {
+  "PUT /node/{nodeID}/tags": ["nodes::manage"],
+  "PUT /cluster/{clusterFQDN}/tags": ["nodes::manage"],
+  "PUT /node/{nodeID}/config/snmp": ["nodes::configure:snmp"],
+  "DELETE /node/{nodeID}/config/snmp": ["nodes::configure:snmp"],
+  "DELETE /node/{nodeID}/config/gateway": ["nodes::configure:gateway"],
+  "GET /v2/node/{nodeID}/exec/limit": ["node-exec::read"],
+  "PUT /v2/node/{nodeID}/exec/limit": ["node-exec::modify"],
+  "GET /v2/node/{nodeID}/exec/volume/{volumeName}": ["node-exec::read"],
+  "PUT /v2/node/{nodeID}/exec/volume/{volumeName}": ["node-exec::modify"],
+  "GET /v2/node/{nodeID}/kvm/image/{id}": ["nodes::service:datastore-manager"],
+  "PUT /v2/node/{nodeID}/kvm/image/{id}": ["nodes::service:datastore-manager"],
+};
+
 /** Operations of the specification that are not served, by the work that adds them. */
 export const LATER: Readonly<Record<string, readonly string[]>> = {
   clusters: [

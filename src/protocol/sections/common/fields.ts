@@ -25,6 +25,17 @@ export function decimal(min: number, max: number) {
   return z.number(error).min(min, error).max(max, error);
 }
 
+/** A number within bounds, or 0 for no limit; `isWhole` excludes fractions. */
+export function limitOrZero(min: number, max: number, { isWhole = false } = {}) {
+  const kind = `a ${isWhole ? "whole " : ""}number, ${min}..${max}, or 0 for none`;
+  const error = saysNumber(`must be ${kind}`, kind);
+  const number = isWhole ? z.int(error) : z.number(error);
+  return number
+    .min(0, error)
+    .max(max, error)
+    .refine((value) => value === 0 || value >= min, error);
+}
+
 export const Enabled = z.boolean(says("must be true or false")).optional();
 export const Description = z.string(says("must be text")).max(4096, says("must be at most 4096 characters")).optional();
 export const MAX_INDEX = 1_000_000_000;

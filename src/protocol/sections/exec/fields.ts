@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { shellWords } from "../../../lib/text/shell-words.ts";
 import { Requires } from "../../values/features.ts";
-import { decimal, Description, says, whole } from "../common/fields.ts";
+import { decimal, Description, limitOrZero, says, whole } from "../common/fields.ts";
 import { Address, DeviceName, Flag, list, Nic, Uid } from "../network/fields.ts";
 
 /** Most entries of each list in the section. */
@@ -153,21 +153,21 @@ export const ContainerHealthCheck = z.looseObject(
 );
 
 const rates = {
-  ioRbps: whole(1, MAX_RATE).optional().meta({ description: "Bytes read a second" }),
-  ioWbps: whole(1, MAX_RATE).optional().meta({ description: "Bytes written a second" }),
-  ioRiops: whole(1, MAX_RATE).optional().meta({ description: "Reads a second" }),
-  ioWiops: whole(1, MAX_RATE).optional().meta({ description: "Writes a second" }),
+  ioRbps: limitOrZero(1, MAX_RATE, { isWhole: true }).optional().meta({ description: "Bytes read a second" }),
+  ioWbps: limitOrZero(1, MAX_RATE, { isWhole: true }).optional().meta({ description: "Bytes written a second" }),
+  ioRiops: limitOrZero(1, MAX_RATE, { isWhole: true }).optional().meta({ description: "Reads a second" }),
+  ioWiops: limitOrZero(1, MAX_RATE, { isWhole: true }).optional().meta({ description: "Writes a second" }),
 } as const;
-const CPU = decimal(0.01, 102_400).optional();
+const CPU = limitOrZero(0.01, 102_400).optional();
 const UlimitValue = whole(-1, Number.MAX_SAFE_INTEGER).meta({ description: "-1 is without limit" });
 export const UlimitItem = z.looseObject({ type: bothCases(ulimitTypes), soft: UlimitValue, hard: UlimitValue }, object);
 export const ContainerLimits = z.looseObject(
   {
     cpuMax: CPU.meta({ description: "Percent of the whole machine; 50 by default" }),
-    memMax: decimal(MIN_MEMORY_MB, MAX_MEMORY_MB)
+    memMax: limitOrZero(MIN_MEMORY_MB, MAX_MEMORY_MB)
       .optional()
       .meta({ description: "Megabytes; half of the machine's by default" }),
-    memHigh: decimal(MIN_MEMORY_MB, MAX_MEMORY_MB)
+    memHigh: limitOrZero(MIN_MEMORY_MB, MAX_MEMORY_MB)
       .optional()
       .meta({ description: "Megabytes from which it is slowed down; 45 % of the machine's by default" }),
     ...rates,
@@ -176,7 +176,7 @@ export const ContainerLimits = z.looseObject(
   object,
 );
 
-const NodeMemory = decimal(MIN_MEMORY_MB, Number.MAX_SAFE_INTEGER).optional();
+const NodeMemory = limitOrZero(MIN_MEMORY_MB, Number.MAX_SAFE_INTEGER).optional();
 /** Caps for all containers of a node together. */
 export const NodeLimits = z.looseObject(
   {

@@ -80,12 +80,12 @@ export function readLogging(
   };
 }
 
-/** Ignores zero memory or processor limits, which would stop the container. */
+/** Drops limits of zero, which mean none, and negative ones. */
 function dropZeros(reader: ExecReader, at: RawItem, tidy: Record<string, unknown>): void {
   for (const name of FIELDS) {
     const { [name]: value } = tidy;
     if (typeof value !== "number" || value > 0) continue;
-    reader.note("E_RANGE", at, name, `${value} is no limit; the default holds`);
+    if (value < 0) reader.note("E_RANGE", at, name, `${value} is no limit; the default holds`);
     delete tidy[name];
   }
 }

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { ApiBench, items } from "../../../support/control-plane/api-bench.ts";
+import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
 
 let bench: ApiBench;
 
@@ -41,6 +41,36 @@ describe("clusters", () => {
     expect(items((await bench.call("GET", "/cluster", { key })).json).map(({ name }) => name)).toEqual(["two"]);
     expect((await bench.call("GET", "/cluster/one.example.net", { key })).status).toBe(403);
     expect((await bench.call("POST", "/cluster", { key, json: { name: "x" } })).status).toBe(403);
+  });
+
+  it.each(["cluster", "node"] as const)("and nodes: the tags of a %s are replaced as a whole", async (kind) => {
+    await bench.call("POST", "/cluster", { json: { name: "pair" } });
+    const { uid } = await bench.fleet.add({ name: "one", tags: { site: "rome" } });
+    await bench.fleet.forget();
+    const path = kind === "node" ? `/node/${uid}` : "/cluster/pair.example.net";
+    const put = (tags: unknown, key?: string) =>
+      bench.call("PUT", `${path}/tags`, { json: { tags }, ...(key === undefined ? {} : { key }) });
+    const many = Object.fromEntries(Array.from({ length: 256 }, (_, n) => [`t${n}`, "x"]));
+    for (const tags of [{ b: "1", A: "B" }, many, {}]) {
+      const answer = await put(tags);
+      expect([answer.status, answer.json]).toMatchObject([200, { tags }]);
+      expect(members((await bench.call("GET", path)).json)["tags"]).toEqual(tags);
+    }
+    for (const [tags, line] of [
+      [{ a: "b c" }, /^tags\.a: /],
+      [{ "a b": "c" }, /^tags\.a b: /],
+      [{ a: 1 }, /^tags\.a: /],
+      [{ ...many, more: "x" }, /^tags: must be at most 256$/],
+      [undefined, /^tags: /],
+    ] as const) {
+      const answer = await put(tags);
+      expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
+    }
+    expect((await put({}, await bench.keyFor(["nodes::read"]))).status).toBe(403);
+    const part = await put({ x: "y" }, await bench.keyFor(["nodes::manage"]));
+    expect(members(part.json)["tags"]).toEqual({ x: "y" });
+    expect(await bench.fleet.changes()).toHaveLength(4);
+    expect((await bench.fleet.changes())[0]).toContain("replaced: b, A");
   });
 
   it("carry tags", async () => {

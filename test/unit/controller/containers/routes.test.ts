@@ -251,7 +251,7 @@ describe("the parts of a container", () => {
       [
         "capabilities.addCaps.0: must be the name of a capability",
         "capabilities.addCaps.1: must be the name of a capability",
-        "limits.memMax: is text, and must be a number, 6..67108864",
+        "limits.memMax: is text, and must be a number, 6..67108864, or 0 for none",
         expect.stringMatching(/^limits\.limits\.0\.type: must be one of core, cpu/) as string,
         "limits.limits.0.soft: must be a whole number, -1..9007199254740991",
         "mounts.0.dest: must not be the root",
@@ -328,6 +328,23 @@ describe("volumes and caps", () => {
     expect((await bench.call("DELETE", `${base}/volume/data`)).json).toEqual({});
     expect((await bench.call("DELETE", `${base}/volume/data`)).status).toBe(404);
     expect(await get("volume")).toEqual([]);
+  });
+
+  it("are written as they are, and changed in nothing", async () => {
+    const volume = { name: "data", location: "shared/data" };
+    await bench.call("POST", `${base}/volume`, { json: volume });
+    await bench.fleet.forget();
+    for (const body of [volume, { encrypted: false }, { ...volume, encrypted: false }, {}]) {
+      const answer = await put("volume/data", body);
+      expect([answer.status, answer.json]).toEqual([200, volume]);
+    }
+    const hint = "cannot be changed; remove the volume, with its contents, and add it again";
+    const refused = await put("volume/data", { ...volume, encrypted: true, location: "x" });
+    expect([refused.status, refused.json]).toEqual([422, [`encrypted: ${hint}`, `location: ${hint}`]]);
+    expect((await put("volume/data", { name: "other" })).json).toEqual([`name: ${hint}`]);
+    expect((await put("volume/none", volume)).status).toBe(404);
+    expect((await bench.call("GET", `${base}/volume/none`)).status).toBe(404);
+    expect([await get("volume"), await bench.fleet.changes()]).toEqual([[volume], []]);
   });
 
   it("hold for all containers, and go with an empty object", async () => {

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Route } from "../../../../src/controller/http/route.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
-import { LATER, SERVED } from "../../../support/control-plane/specified-operations.ts";
+import { BEYOND, LATER, SERVED } from "../../../support/control-plane/specified-operations.ts";
 
 /** A valid body of an operation, and where it is read back: a path, and the place in the answer. `{id}` is of the answer to the write. */
 interface Sample {
@@ -21,6 +21,7 @@ const OTHER = "5f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d02";
 const NODE = "/node/{nodeID}";
 const CONTAINER = { id: ID, name: "app", execType: "service", image: { repository: "acme.example/app", tag: "1" } };
 const IMAGE = { id: ID, displayName: "Windows", location: "/images/win.qcow2", os: "win10" };
+const VOLUME = { name: "any", encrypted: true };
 const POLICY = {
   name: "readers",
   description: "",
@@ -134,7 +135,7 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   "POST /v2/node/{nodeID}/data-store/http-upload": { json: { filePath: "x", uri: "https://files.example/x" } },
   "POST /v2/node/{nodeID}/data-store/s3-download": { json: { uri: "s3://bucket/x", location: "x" } },
   "POST /v2/node/{nodeID}/data-store/s3-upload": { json: { filePath: "x", bucketDest: "s3://bucket/x" } },
-  "POST /v2/node/{nodeID}/kvm/image": { json: IMAGE, read: ["/v2/node/{nodeID}/kvm/image/{id}"] },
+  "POST /v2/node/{nodeID}/kvm/image": { json: { ...IMAGE, id: OTHER }, read: ["/v2/node/{nodeID}/kvm/image/{id}"] },
   "POST /cluster": { json: { name: "trio" }, read: ["/cluster/trio.example.net"] },
   "PUT /cluster/{clusterFQDN}/config/network": {
     json: { vrfs: NETWORK.vrfs },
@@ -162,7 +163,30 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     read: ["/v2/node/{nodeID}/exec/container/{containerID}/port-mapping"],
     shown: PORTS,
   },
-  "POST /v2/node/{nodeID}/exec/volume": { json: { name: "Logs", encrypted: false } },
+  "POST /v2/node/{nodeID}/exec/volume": {
+    json: { name: "Logs", encrypted: false },
+    read: ["/v2/node/{nodeID}/exec/volume/Logs"],
+  },
+  "PUT /node/{nodeID}/tags": { json: { tags: { Site: "Rome", a: "_" } }, read: [NODE] },
+  "PUT /cluster/{clusterFQDN}/tags": { json: { tags: { Site: "Rome", a: "_" } }, read: ["/cluster/{clusterFQDN}"] },
+  "PUT /node/{nodeID}/config/snmp": {
+    json: { enabled: false, interface: "ens192", port: 1161, engineId: "0A1" },
+    read: [NODE, "config", "snmp"],
+    isOpen: true,
+    root: "snmp.",
+  },
+  "PUT /v2/node/{nodeID}/exec/limit": {
+    json: { cpuMax: 50, memHigh: 512, memMax: 1024, ioRbps: 0, ioRiops: 0, ioWbps: 0, ioWiops: 0 },
+    read: ["/v2/node/{nodeID}/exec/limit"],
+  },
+  "PUT /v2/node/{nodeID}/exec/volume/{volumeName}": {
+    json: VOLUME,
+    read: ["/v2/node/{nodeID}/exec/volume/{volumeName}"],
+  },
+  "PUT /v2/node/{nodeID}/kvm/image/{id}": {
+    json: { displayName: " W ", location: "other.iso", os: "Win 11" },
+    read: ["/v2/node/{nodeID}/kvm/image/{id}"],
+  },
 };
 
 /** An answer to a write; a creation has the id. */
@@ -174,7 +198,7 @@ const REPLIES: ReadonlyMap<unknown, object> = new Map([
 ]);
 
 const bodies = new Set(Object.keys(SAMPLES));
-const served = Object.entries(SERVED);
+const served = Object.entries({ ...SERVED, ...BEYOND });
 const { routes } = await ApiBench.create();
 const label = ({ method, path }: Route): string => `${method} ${path}`;
 const routeOf = (operation: string): Route => {
@@ -191,7 +215,7 @@ describe("the specification", () => {
     expect([all.length, new Set(all).size]).toEqual([161, 161]);
   });
 
-  it.each(served)("%s is served, under its permissions", (operation, permissions) => {
+  it.each(served)("and clients have %s, under its permissions", (operation, permissions) => {
     expect(routeOf(operation).permissions).toEqual(permissions);
   });
 
@@ -199,8 +223,8 @@ describe("the specification", () => {
     expect(routes.map(label)).not.toContain(operation);
   });
 
-  it("has a sample for every operation with a body of its own form", () => {
-    const taking = Object.keys(SERVED).filter((operation) => routeOf(operation).body !== undefined);
+  it("has a sample of every body with a form of its own", () => {
+    const taking = served.map(([operation]) => operation).filter((operation) => routeOf(operation).body !== undefined);
     // A trigger's body depends on the event, and that of this DELETE is optional.
     const free = ["POST /node/{nodeID}/trigger/{event}", "DELETE /v2/node/{nodeID}/data-store"];
     expect(taking.filter((operation) => !bodies.has(operation))).toEqual(free);
@@ -220,6 +244,8 @@ async function freshWorld(): Promise<void> {
   await bench.fleet.services.clusters.create({ name: "pair" }, "test");
   await bench.call("POST", "/v2/policy", { json: POLICY });
   await bench.call("POST", `/v2/node/${uid}/exec/container`, { json: CONTAINER });
+  await bench.call("POST", `/v2/node/${uid}/exec/volume`, { json: VOLUME });
+  await bench.deps.images.add(uid, IMAGE, "test");
   bench.fleet.script = ({ body }) => Promise.resolve(REPLIES.get(members(body)["action"]) ?? { id: ID });
 }
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import { serve } from "@hono/node-server";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { InputError, SessionError } from "../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
@@ -140,6 +140,15 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
     expect((await read(undefined, (await bench.fleet.add({ name: "two" })).uid)).status).toBe(404);
     const audits = JSON.stringify((await bench.call("GET", `/v2/audit/${uid}`)).json);
     expect(audits).toContain("node-reboot of admin ended: interrupted");
+  });
+
+  it("reads the record of a sent event once for permission and answer", async () => {
+    const { services, store } = bench.fleet;
+    const reads = vi.spyOn(services.triggers, "sent");
+    await store.triggers.add({ id: "one", node: uid, event: "node-reboot", user: "admin" }, 1000);
+    expect((await bench.call("GET", `/v2/node/${uid}/trigger/one`)).status).toBe(200);
+    expect((await bench.call("GET", `/v2/node/${uid}/trigger/none`)).status).toBe(404);
+    expect(reads).toHaveBeenCalledTimes(2);
   });
 
   it("refuses a body too deep to be signed and parsed by the node", async () => {

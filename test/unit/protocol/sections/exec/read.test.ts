@@ -245,7 +245,6 @@ describe("a container with a tolerable mistake", () => {
       { limits: { cpuMax: 200, memMax: 1, memHigh: 0, ioRbps: 15, ioWiops: "3", ioWbps: -1 } },
       { limits: { cpuMax: 100, memMaxBytes: 6 * 2 ** 20, ioRbps: 15, ioWiops: 3 } },
       [
-        "exec.commands.0.limits.memHigh: 0 is no limit; the default holds",
         "exec.commands.0.limits.ioWbps: -1 is no limit; the default holds",
         "exec.commands.0.limits.cpuMax: 200 is more than the whole machine; taken as 100",
         "exec.commands.0.limits.memMax: 1 megabytes are too few to run in; taken as 6",
@@ -564,7 +563,7 @@ describe("the limits for all containers", () => {
     [{ memMax: 512, memHigh: 1_048_576 }, { memMaxBytes: 512 * 2 ** 20, memHighBytes: 1_048_576 }, 0],
     [{ memMax: 2_147_483_648, cpuMax: "250" }, { memMaxBytes: 2 ** 31, cpuMax: 250 }, 0],
     [{ memMax: 100, memHigh: 104_857_601 }, { memMaxBytes: 100 * 2 ** 20, memHighBytes: 100 * 2 ** 20 }, 1],
-    [{ memMax: 0, cpuMax: -1 }, {}, 2],
+    [{ memMax: 0, cpuMax: -1 }, {}, 1],
   ])("%j become %j", (limits, expected, output) => {
     const { config, notices, rejected } = readExec({ limits });
     expect([config.limits, notices.length, rejected]).toEqual([expected, output, []]);
