@@ -93,6 +93,7 @@ export interface Controller extends Services {
 
 const SWEEP_MS = 5000;
 const PRUNE_MS = 3_600_000;
+const GEO_MS = 60_000;
 
 /**
  * Starts a controller and resolves once it serves.
@@ -183,7 +184,16 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
 
   // The areas' services.
   const dismiss = dismissal({ ...base, sessions, triggers: runs, turns });
-  const nodes = new NodeService({ ...base, events, changes, sessions, dismiss, sources, turns });
+  const nodes = new NodeService({
+    ...base,
+    events,
+    changes,
+    sessions,
+    dismiss,
+    sources,
+    turns,
+    locations: state.locations,
+  });
   const clusters = new ClusterService({ ...base, ...identity, events, changes });
   const services: Services = {
     nodes,
@@ -249,6 +259,8 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     await awaiting.sweep();
   });
   stack.defer(stopSweeping);
+  const { locations } = state;
+  if (locations !== undefined) stack.defer(every(clock, log, GEO_MS, () => locations.refresh()));
   stack.defer(every(clock, log, PRUNE_MS, () => store.prune(clock.now() / 1000)));
 
   // What arrives at the port, once the documents are those of this version and these settings.

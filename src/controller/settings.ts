@@ -35,6 +35,8 @@ export const ControllerSettings = z.object({
   registryHost: RegistryPlace.shape.host.optional(),
   /** Directory of release files to serve. */
   releasesDir: z.string().min(1).max(4096).optional(),
+  /** Geolocation database in MaxMind DB format, from which nodes get their `location`. */
+  geoFile: z.string().min(1).max(4096).optional(),
   /** Database of the controller: `sqlite`, a file in the state directory, by default, or the address of a PostgreSQL. */
   store: z.string().min(1).max(4096).default("sqlite").transform(readStore),
   /** File with the password of the PostgreSQL user. */
@@ -64,6 +66,7 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["registryUrl", "--registry"],
   ["registryHost", "--registry-host"],
   ["releasesDir", "--releases"],
+  ["geoFile", "--geo-file"],
   ["store", "--store"],
   ["storePasswordFile", "--store-password-file"],
   ["storeCaFile", "--store-ca-file"],

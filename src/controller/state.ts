@@ -9,6 +9,8 @@ import { hostFiles, type Files } from "../host/files/files.ts";
 import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
 import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
 import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
+import { hostReader } from "../host/reader.ts";
+import { openLocations, type Locations } from "./nodes/locations.ts";
 import { ensureAdminKey } from "./access/admin-key.ts";
 import { ADMIN_POLICY } from "./access/policies/policy.ts";
 import { loadControlKeys, type ControlKeys } from "./channel/keys/control-keys.ts";
@@ -42,6 +44,8 @@ export interface State {
   readonly tlsPins: readonly string[];
   /** Undefined if no releases are served. */
   readonly releases: ReleaseFiles | undefined;
+  /** Undefined without a geolocation file. */
+  readonly locations: Locations | undefined;
   /** UUID of the organization and FQDN of its domain. */
   readonly identity: { readonly org: string; readonly domain: string };
   readonly adminKeyPath: string;
@@ -71,6 +75,8 @@ export async function openState(
   const keysDir = join(dataDir, "keys");
   // Files that the operator gives come first: nothing is created if they are missing.
   const given = await givenCertificate(files, settings);
+  const locations =
+    settings.geoFile === undefined ? undefined : await openLocations(resolve(settings.geoFile), hostReader(), log);
   const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
   const directories = [dataDir, keysDir, join(dataDir, "tls")];
   for (const directory of directories) await files.makeDirectory(directory, 0o700);
@@ -100,6 +106,7 @@ export async function openState(
     certificate,
     tlsPins,
     releases,
+    locations,
     identity: await identityOf(store, settings),
     adminKeyPath: admin.path,
   };

@@ -3,7 +3,6 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { anyOf, tgrn } from "./policies/permissions.ts";
 import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/policy.ts";
-import type { AgentTokenStore } from "./agent-tokens/store.ts";
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
@@ -19,7 +18,7 @@ const UserParams = z.object({ name: ServiceUserName });
 /** Stores of an open transaction that changes access. */
 export interface AccessParts extends EventParts {
   readonly access: AccessStore;
-  readonly agentTokens: Pick<AgentTokenStore, "removeOf">;
+  readonly agentTokens: { removeOf(user: string): Promise<void> };
 }
 
 export interface AccessRouteDeps {

@@ -32,7 +32,7 @@ export function publicNode(record: ListedNode, view: View): PublicNode {
     last_connect: record.lastConnect,
     created_at: record.createdAt,
     device: record.device,
-    location: {},
+    location: record.location ?? {},
     heartbeat: heartbeatOf(record),
     lifecycleState: record.lifecycleState,
     disconnectTime: record.disconnectTime,

@@ -6,6 +6,8 @@ import type { DocumentApplied, Heartbeat } from "../../protocol/channel/methods.
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 
+import type { Location } from "./locations.ts";
+
 /** A node in the control plane, as lists have it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
 export interface ListedNode {
   readonly uid: string;
@@ -21,6 +23,8 @@ export interface ListedNode {
   readonly keys: NodeKeys;
   readonly isOnline: boolean;
   readonly lastIp: string | undefined;
+  /** Place of that address. */
+  readonly location?: Location | undefined;
   /** Address blocks from which it may connect; undefined without a lock. */
   readonly lockedTo?: readonly string[] | undefined;
   /** Source address outside them, while it connects from one. */

@@ -13,6 +13,7 @@ import { changeTag, namesOf } from "./fields.ts";
 import { isPermitted, placeOf } from "./ip-lock.ts";
 import { reportLock } from "./lock-report.ts";
 import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
+import type { Locations } from "./locations.ts";
 import type { ListedNode, NodeRecord } from "./records.ts";
 import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
 import type { TombstoneStore } from "./tombstone-store.ts";
@@ -44,6 +45,8 @@ export interface NodeServiceDeps {
   /** Tells a deleted node so and ends its session. */
   readonly dismiss: (uid: string) => Promise<void>;
   readonly sources: Pick<Sources, "areHidden" | "isFrontEnd">;
+  /** Undefined without a geolocation file. */
+  readonly locations: Pick<Locations, "of"> | undefined;
   readonly clock: Clock;
 }
 
@@ -221,12 +224,13 @@ export class NodeService {
   }
 
   #listed(node: StoredNode, pending: readonly UnacknowledgedDocument[]): ListedNode {
-    const { sessions } = this.#deps;
+    const { sessions, locations } = this.#deps;
     return {
       ...node,
       isOnline: sessions.get(node.uid) !== undefined,
       heartbeat: sessions.heartbeat(node.uid) ?? node.heartbeat,
       desired: desiredOf(node, pending),
+      location: node.lastIp === undefined ? undefined : locations?.of(node.lastIp),
     };
   }
 }

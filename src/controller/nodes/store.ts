@@ -15,8 +15,8 @@ import { statement } from "../store/statement.ts";
 import type { ListedNode } from "./records.ts";
 import type { NodeLabel } from "../events/records.ts";
 
-/** A stored node; `isOnline` and `desired` come from elsewhere. */
-export type StoredNode = Omit<ListedNode, "isOnline" | "desired">;
+/** A stored node; `isOnline`, `desired` and `location` come from elsewhere. */
+export type StoredNode = Omit<ListedNode, "isOnline" | "desired" | "location">;
 
 /** Fields that decide a hello. */
 export interface NodeCredentials {

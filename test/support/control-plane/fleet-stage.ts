@@ -163,6 +163,7 @@ export class FleetStage {
       dismiss,
       sources,
       turns: new KeyedQueue(),
+      locations: undefined,
       clock,
     });
     const clusters = new ClusterService({ store, events, changes, clock, ...identity });

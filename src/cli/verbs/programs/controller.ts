@@ -30,6 +30,11 @@ export const controllerVerb: VerbSpec = {
       help: "serve the files of this directory to anyone below /releases/",
       complete: "directory",
     },
+    "geo-file": {
+      value: "FILE",
+      help: "geolocation database (MMDB) for the location of nodes, read again when it changes",
+      complete: "file",
+    },
     store: { value: "ADDRESS", help: "sqlite, or postgres://USER@HOST:PORT/DATABASE (sqlite)" },
     "store-password-file": { value: "FILE", help: "the password of the PostgreSQL user", complete: "file" },
     "store-ca-file": {

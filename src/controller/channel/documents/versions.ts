@@ -12,6 +12,7 @@ type DocumentNode = Omit<
   NodeRecord,
   | "isOnline"
   | "lastIp"
+  | "location"
   | "lockedTo"
   | "lastConnect"
   | "disconnectTime"
