@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
+import { ADMIN_KEY, ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const reader = {
@@ -249,4 +249,43 @@ it("every change of who may do what is recorded with who made it, and a refused 
     "admin: Credential of service user bot generated",
     "admin: Policy reader deleted",
   ]);
+});
+
+describe("a change of who may do what whose record cannot be stored", () => {
+  const credential = async () => (await bench.call("POST", "/v2/service-user/bot/token")).json;
+  const request = (method: string, path: string, json?: unknown) =>
+    bench.app.request(path, {
+      method,
+      headers: { authorization: ADMIN_KEY, "content-type": "application/json" },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+    });
+  const state = async () => [
+    (await bench.call("GET", "/v2/policy")).json,
+    (await bench.call("GET", "/v2/service-user")).json,
+  ];
+
+  beforeEach(async () => {
+    for (const name of ["reader", "spare"]) await bench.call("POST", "/v2/policy", { json: { ...reader, name } });
+    await bench.call("POST", "/v2/service-user", { json: { name: "bot", policies: ["reader"] } });
+  });
+
+  it.each<[string, string, unknown?]>([
+    ["POST", "/v2/policy", { ...reader, name: "other" }],
+    ["PUT", "/v2/policy/reader", { ...reader, resources: ["tgrn:tg::nodes:node/*"] }],
+    ["DELETE", "/v2/policy/spare"],
+    ["POST", "/v2/service-user", { name: "other" }],
+    ["PUT", "/v2/service-user/bot", { policyIds: ["spare"], status: "inactive" }],
+    ["DELETE", "/v2/service-user/bot"],
+    ["POST", "/v2/service-user/bot/token"],
+  ])("is not stored either: %s %s", async (method, path, json) => {
+    const { clientId, secret } = Credential.parse(await credential());
+    const before = await state();
+    await bench.fleet.store.query("ALTER TABLE events RENAME TO events_away");
+    expect((await request(method, path, json)).status).toBeGreaterThanOrEqual(500);
+    await bench.fleet.store.query("ALTER TABLE events_away RENAME TO events");
+    expect(await state()).toEqual(before);
+    expect((await bench.call("GET", "/org/mine", { key: `${clientId}:${secret}` })).status).toBe(200);
+    expect((await request(method, path, json)).status).toBe(200);
+    expect(await state()).not.toEqual(before);
+  });
 });
