@@ -30,6 +30,7 @@ import { Streams } from "./channel/streams.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
 import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
+import { Certificates } from "./certificates/service.ts";
 import { ClusterService } from "./clusters/service.ts";
 import { ConfigService } from "./config/service.ts";
 import { TERMINAL_PATH } from "./containers/terminal-routes.ts";
@@ -219,6 +220,8 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     telemetry: store.telemetry,
   };
 
+  const certificates = new Certificates({ store, events, clock });
+
   // The HTTP API, which serves every path outside the nodes' own.
   const apiLog = log.child({ component: "api" });
   const { privateKey } = keys.apiToken;
@@ -228,6 +231,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     store,
     ...services,
     images: new Images({ store, events }),
+    certificates,
     ...identity,
     activations,
     agentTokens,
@@ -261,7 +265,11 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   stack.defer(stopSweeping);
   const { locations } = state;
   if (locations !== undefined) stack.defer(every(clock, log, GEO_MS, () => locations.refresh()));
-  stack.defer(every(clock, log, PRUNE_MS, () => store.prune(clock.now() / 1000)));
+  const maintain = async (): Promise<void> => {
+    await store.prune(clock.now() / 1000);
+    await certificates.report();
+  };
+  stack.defer(every(clock, log, PRUNE_MS, maintain));
 
   // What arrives at the port, once the documents are those of this version and these settings.
   const ready = changes.apply((tx) => tx.nodes.uids());

@@ -2,6 +2,7 @@ import type { StoreCallDeps } from "./data-store/calls.ts";
 import { agentTokenRoutes, type AgentTokenRouteDeps } from "./access/agent-tokens/routes.ts";
 import { oauthRoutes, type OauthRouteDeps } from "./access/oauth.ts";
 import { policyRoutes, serviceUserRoutes, type AccessRouteDeps } from "./access/routes.ts";
+import { certificateRoutes, type CertificateRouteDeps } from "./certificates/routes.ts";
 import { clusterRoutes, type ClusterRouteDeps } from "./clusters/routes.ts";
 import { tagRoutes, type TagRouteDeps } from "./clusters/tag-routes.ts";
 import { nodeItemRoutes, type ItemRouteDeps } from "./config/item-routes.ts";
@@ -41,6 +42,7 @@ export type RouteDeps = OauthRouteDeps &
   ExecRouteDeps &
   StoreCallDeps &
   ImageRouteDeps &
+  CertificateRouteDeps &
   TagRouteDeps &
   TerminalRouteDeps &
   TriggerRouteDeps &
@@ -73,6 +75,7 @@ export function apiRoutes(deps: RouteDeps): readonly Route[] {
     ...nodeExecVolumeRoutes(deps),
     ...nodeDataStoreRoutes(deps),
     ...nodeImageRoutes(deps),
+    ...certificateRoutes(deps),
     ...tagRoutes(deps),
     ...terminalRoutes(deps),
     ...triggerRoutes(deps),

@@ -4,6 +4,7 @@ import { agentTokenStore, type AgentTokenStore } from "./access/agent-tokens/sto
 import { awaitedStore, type AwaitedStore } from "./channel/awaited-store.ts";
 import { meshStore, type MeshStore } from "./channel/documents/mesh-store.ts";
 import { documentStore, type DocumentStore } from "./channel/documents/store.ts";
+import { certificateStore, type CertificateStore } from "./certificates/store.ts";
 import { clusterStore, type ClusterStore } from "./clusters/store.ts";
 import { containerOutputStore, type ContainerOutputStore } from "./containers/output-store.ts";
 import { alertStore, type AlertStore } from "./events/alert-store.ts";
@@ -42,6 +43,7 @@ export interface Stores {
   readonly gatewayDetails: GatewayDetailsStore;
   readonly containerOutput: ContainerOutputStore;
   readonly images: ImageStore;
+  readonly certificates: CertificateStore;
   readonly access: AccessStore;
 }
 
@@ -99,6 +101,7 @@ function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now"
     gatewayDetails: gatewayDetailsStore(db, uncounted, uidsOf),
     containerOutput: containerOutputStore(db, uncounted),
     images: imageStore(db),
+    certificates: certificateStore(db),
     access: accessStore(db, clock),
   };
 }

@@ -79,6 +79,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
   controller: {
     access: ["access/policies", "events", "http", "store"],
     "access/agent-tokens": ["access", "access/policies", "events", "http", "store"],
+    certificates: ["access/policies", "events", "http", "store"],
     channel: [
       "access/agent-tokens",
       "channel/documents",

@@ -1,5 +1,6 @@
 /** Event types that only the control plane raises. */
 export const CONTROL_PLANE_EVENTS = [
+  "Certificate Expiring",
   "Configuration Change",
   "Connection Flapping",
   "Connection Timeout",

@@ -39,6 +39,12 @@ export interface EventLog {
   audits(filter: AuditFilter): Promise<{ readonly total: number; readonly items: readonly AuditRecord[] }>;
 }
 
+/** Subject of the events that are not about a node. */
+const SUBJECTS: ReadonlyMap<string, EventRecord["subject"]> = new Map([
+  [UPGRADE_EVENT, "Upgrade"],
+  ["Certificate Expiring", "Certificate"],
+]);
+
 export function eventLog(
   store: { readonly events: Pick<EventStore, "find" | "get">; readonly audits: Pick<AuditStore, "find"> },
   clock: Clock,
@@ -60,7 +66,7 @@ export function eventLog(
       receivedTime: nowMs / 1000,
       details: event.details,
       state: event.state,
-      subject: event.eventType === UPGRADE_EVENT ? "Upgrade" : "Node",
+      subject: SUBJECTS.get(event.eventType) ?? "Node",
       orgId: identity.org,
       nodeId: node.uid,
       nodeName: node.name,

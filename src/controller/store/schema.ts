@@ -53,6 +53,27 @@ export const schemaSteps: readonly SchemaStep[] = [
       ),
     ],
   },
+  {
+    // Certificates, public keys that clients keep for nodes, and volumes of virtual machines.
+    statements: (db, { types, tableEnd }) => [
+      db.schema
+        .createTable("certificates")
+        .addColumn("fqdn", types.text, (column) => column.primaryKey().notNull())
+        .addColumn("chain", types.text, (column) => column.notNull())
+        .addColumn("private_key", types.text, (column) => column.notNull())
+        .addColumn("reported", types.text, (column) => column.notNull())
+        .modifyEnd(tableEnd.plain),
+      ...(["node_keys", "machine_volumes"] as const).map((table) =>
+        db.schema
+          .createTable(table)
+          .addColumn("node", types.text, (column) => column.notNull().references("nodes.uid").onDelete("cascade"))
+          .addColumn("name", types.text, (column) => column.notNull())
+          .addColumn("record", types.text, (column) => column.notNull())
+          .addPrimaryKeyConstraint(`${table}_pkey`, ["node", "name"])
+          .modifyEnd(tableEnd.keyed),
+      ),
+    ],
+  },
 ];
 
 /** Schema version of the baseline: the one that SQLite files reach by scripts of their own. */

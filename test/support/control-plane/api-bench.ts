@@ -6,6 +6,7 @@ import { ADMIN_POLICY, type Policy } from "../../../src/controller/access/polici
 import { sha256Hex, type AccessStore } from "../../../src/controller/access/store.ts";
 import { createApi, type ApiDeps } from "../../../src/controller/http/api.ts";
 import type { Route } from "../../../src/controller/http/route.ts";
+import { Certificates } from "../../../src/controller/certificates/service.ts";
 import { Images } from "../../../src/controller/images/service.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
@@ -80,6 +81,7 @@ export class ApiBench {
       store,
       ...services,
       images: new Images({ store, events: services.events }),
+      certificates: new Certificates({ store, events: services.events, clock }),
       checkStore: () => store.check(),
       joins: new ReplyJoins(),
       activations: this.activations,

@@ -101,6 +101,12 @@ export const BEYOND: Readonly<Record<string, readonly string[]>> = {
   "PUT /v2/node/{nodeID}/exec/limit": ["node-exec::modify"],
   "GET /v2/node/{nodeID}/exec/volume/{volumeName}": ["node-exec::read"],
   "PUT /v2/node/{nodeID}/exec/volume/{volumeName}": ["node-exec::modify"],
+  "PUT /v2/service-user/{name}": ["users::modify"],
+  "DELETE /v2/service-user/{name}": ["users::modify"],
+  "GET /v2/certificates": ["certificates::read"],
+  "POST /v2/certificates": ["certificates::modify"],
+  "PUT /v2/certificates/{fqdn}": ["certificates::modify"],
+  "DELETE /v2/certificates/{fqdn}": ["certificates::modify"],
   "GET /v2/node/{nodeID}/kvm/image/{id}": ["nodes::service:datastore-manager"],
   "PUT /v2/node/{nodeID}/kvm/image/{id}": ["nodes::service:datastore-manager"],
 };

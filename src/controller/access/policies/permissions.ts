@@ -37,6 +37,8 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "permissions::modify",
   "identity-providers::read",
   "identity-providers::modify",
+  "certificates::read",
+  "certificates::modify",
   "repositories::read",
   "repositories::modify",
 ]);
@@ -77,6 +79,7 @@ export const tgrn = {
   cluster: (fqdn: string) => `tgrn:tg::nodes:cluster/${fqdn}`,
   domain: (name: string) => `tgrn:tg::domains:domain/${name}`,
   policy: (name: string) => `tgrn:tg::permissions:policy/${name}`,
+  certificate: (fqdn: string) => `tgrn:tg::certificates:certificate/${fqdn}`,
   repository: (name: string) => `tgrn:tg::repositories:repository/${name}`,
   serviceUser: (name: string) => `tgrn:tg::users:service-user/${name}`,
 } as const;

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Route } from "../../../../src/controller/http/route.ts";
+import { testCertificate } from "../../../support/certificates.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 import { BEYOND, LATER, SERVED } from "../../../support/control-plane/specified-operations.ts";
 
@@ -56,6 +57,8 @@ const NETWORK = {
   interfaces: [{ nic: "ens192", ip: "192.168.10.2/24", dns: ["192.0.2.54", "192.0.2.53"], mode: "auto", mtu: 1500 }],
   vrfs: [{ name: "guest", forwarding: true, acls: [ACL, { ...ACL, line: 10 }] }],
 };
+const { cert, key } = await testCertificate({ hosts: ["one.example.net"] });
+const CERTIFICATE = { fqdn: "one.example.net", certificateBody: cert, privateKey: key };
 const SAMPLES: Readonly<Record<string, Sample>> = {
   "PUT /node/{nodeID}": { json: { state: "INACTIVE" }, read: [NODE] },
   "PUT /node/{nodeID}/config/alert": {
@@ -183,6 +186,9 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     json: VOLUME,
     read: ["/v2/node/{nodeID}/exec/volume/{volumeName}"],
   },
+  "POST /v2/certificates": { json: CERTIFICATE },
+  "PUT /v2/certificates/{fqdn}": { json: CERTIFICATE },
+  "PUT /v2/service-user/{name}": { json: { policyIds: [], status: "inactive" }, read: ["/v2/service-user/{name}"] },
   "PUT /v2/node/{nodeID}/kvm/image/{id}": {
     json: { displayName: " W ", location: "other.iso", os: "Win 11" },
     read: ["/v2/node/{nodeID}/kvm/image/{id}"],
@@ -243,6 +249,8 @@ async function freshWorld(): Promise<void> {
   await bench.fleet.add({ name: "Two", config: {} });
   await bench.fleet.services.clusters.create({ name: "pair" }, "test");
   await bench.call("POST", "/v2/policy", { json: POLICY });
+  await bench.call("POST", "/v2/service-user", { json: { name: "readers" } });
+  await bench.call("POST", "/v2/certificates", { json: CERTIFICATE });
   await bench.call("POST", `/v2/node/${uid}/exec/container`, { json: CONTAINER });
   await bench.call("POST", `/v2/node/${uid}/exec/volume`, { json: VOLUME });
   await bench.deps.images.add(uid, IMAGE, "test");
@@ -269,11 +277,12 @@ function resourceOf(path: string): string {
   const kind = [
     ["/v2/policy", "permissions:policy/"],
     ["/v2/service-user", "users:service-user/"],
+    ["/v2/certificates", "certificates:certificate/"],
     ["/repositories", "repositories:repository/"],
     ["/cluster", "nodes:cluster/"],
     ["", "nodes:node/"],
   ].find(([start = ""]) => path.startsWith(start))?.[1];
-  return `tgrn:tg::${kind}${path.includes("{name}") ? "readers" : "*"}`;
+  return `tgrn:tg::${kind}${/\{\w+\}/.test(path) ? filled(path).split("/").at(-1) : "*"}`;
 }
 
 const split = (operation: string): readonly [method: string, path: string] => {

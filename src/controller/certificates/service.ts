@@ -1,0 +1,98 @@
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
+import { Violations } from "../http/problem.ts";
+import type { Transact } from "../store/transact.ts";
+import { certificateInfo, checkCertificate, type CertificateParts } from "./pem.ts";
+import type { CertificateInfo } from "./records.ts";
+import type { CertificateStore } from "./store.ts";
+
+/** Stores of an open transaction that changes certificates. */
+export interface CertificateTransaction extends EventParts {
+  readonly certificates: CertificateStore;
+}
+
+export interface CertificatesDeps {
+  readonly store: Transact<CertificateTransaction> & { readonly certificates: CertificateStore };
+  readonly events: Pick<EventLog, "change" | "record">;
+  readonly clock: Clock;
+}
+
+const MAX_CERTIFICATES = 512;
+
+/** Certificates of the organization. Their contents are never shown. Changes are recorded; they reject with `InputError`. */
+export class Certificates {
+  readonly #deps: CertificatesDeps;
+
+  constructor(deps: CertificatesDeps) {
+    this.#deps = deps;
+  }
+
+  async all(): Promise<readonly CertificateInfo[]> {
+    const { store, clock } = this.#deps;
+    return (await store.certificates.all()).map((one) => certificateInfo(one, clock.now()));
+  }
+
+  /** Stores a certificate, by default under its first DNS name. @throws {Violations}; with `isKnown` {InputError} `not-found` */
+  async put(
+    wanted: CertificateParts & { readonly fqdn: string | undefined },
+    user: string,
+    { isKnown = false } = {},
+  ): Promise<CertificateInfo> {
+    const { store, events, clock } = this.#deps;
+    const { chain, name } = checkCertificate(wanted);
+    const { fqdn = name, privateKey } = wanted;
+    if (fqdn === undefined) throw new Violations(["fqdn: is required: the certificate has no DNS name"]);
+    await store.transact(async (tx) => {
+      const before = await tx.certificates.get(fqdn);
+      if (isKnown && before === undefined) throw noCertificate(fqdn);
+      if (before === undefined && (await tx.certificates.all()).length >= MAX_CERTIFICATES) {
+        throw new Violations([`body: cannot add a certificate: the limit of ${MAX_CERTIFICATES} is reached`]);
+      }
+      await tx.certificates.put({ fqdn, chain, privateKey: privateKey.text, reported: "none" });
+      const what = before === undefined ? "added" : "replaced";
+      await events.change(tx, undefined, user, `Certificate ${fqdn} ${what}`);
+    });
+    await this.report();
+    return certificateInfo({ fqdn, chain }, clock.now());
+  }
+
+  /** @throws {InputError} `not-found` */
+  async remove(fqdn: string, user: string): Promise<void> {
+    const { store, events } = this.#deps;
+    await store.transact(async (tx) => {
+      if ((await tx.certificates.get(fqdn)) === undefined) throw noCertificate(fqdn);
+      await tx.certificates.remove(fqdn);
+      await events.change(tx, undefined, user, `Certificate ${fqdn} removed`);
+    });
+  }
+
+  /** Raises `Certificate Expiring` once for each certificate that expires within 90 days, and once more when it has expired. */
+  async report(): Promise<void> {
+    const { store, events, clock } = this.#deps;
+    const now = clock.now();
+    for (const { fqdn } of await store.certificates.all()) {
+      await store.transact(async (tx) => {
+        const stored = await tx.certificates.get(fqdn);
+        if (stored === undefined) return;
+        const { warning, expiresAt } = certificateInfo(stored, now);
+        if (warning === stored.reported) return;
+        await tx.certificates.put({ ...stored, reported: warning });
+        if (warning !== "expiring" && warning !== "expired") return;
+        const until = new Date(expiresAt * 1000).toISOString();
+        await events.record(
+          tx,
+          { uid: "", name: fqdn, fqdn },
+          {
+            eventType: "Certificate Expiring",
+            level: warning === "expired" ? "ERROR" : "WARNING",
+            message: `Certificate ${fqdn} ${warning === "expired" ? "expired at" : "expires at"} ${until}`,
+            details: { fqdn, expiresAt },
+          },
+        );
+      });
+    }
+  }
+}
+
+const noCertificate = (fqdn: string): InputError => new InputError("not-found", `there is no certificate ${fqdn}`);

@@ -1,0 +1,128 @@
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
+import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { ORG } from "../../../support/control-plane/fleet-stage.ts";
+
+const NAME = "gw.example.net";
+let authority: TestCertificate;
+let leaf: TestCertificate;
+let other: TestCertificate;
+let clock: FakeClock;
+let bench: ApiBench;
+
+beforeAll(async () => {
+  authority = await testCertificate({ hosts: [], isAuthority: true });
+  leaf = await testCertificate({ hosts: [NAME, "www.example.net"], issuer: authority });
+  other = await testCertificate({ hosts: ["*.example.net"] });
+});
+
+beforeEach(async () => {
+  clock = new FakeClock(Date.now());
+  bench = await ApiBench.create(clock);
+});
+
+const body = (change: object = {}) => ({
+  fqdn: NAME,
+  certificateBody: leaf.cert,
+  certificateChain: authority.cert,
+  privateKey: leaf.key,
+  ...change,
+});
+const post = (json: unknown, key?: string) =>
+  bench.call("POST", "/v2/certificates", { json, ...(key === undefined ? {} : { key }) });
+const list = async (key?: string) =>
+  items((await bench.call("GET", "/v2/certificates", key === undefined ? {} : { key })).json);
+const expiringEvents = async () => {
+  const { items: found } = await bench.fleet.store.events.find({
+    eventTypes: ["Certificate Expiring"],
+    sort: { by: "timestamp", order: "asc" },
+    limit: 10,
+    offset: 0,
+  });
+  return found.map(({ message, subject, level }) => [message.split(" at ")[0], subject, level]);
+};
+
+describe("certificates", () => {
+  it("are uploaded, listed without their contents, replaced and removed", async () => {
+    expect(await list()).toEqual([]);
+    const expiresAt = Math.floor(leaf.parsed.notAfter.getTime() / 1000);
+    const shown = { fqdn: NAME, expiresAt, warning: "expiring", orgId: ORG };
+    const answer = await post(body());
+    expect([answer.status, answer.json]).toEqual([200, shown]);
+    expect((await post(body())).json).toEqual(shown);
+    expect(await list()).toEqual([shown]);
+    const put = await bench.call("PUT", `/v2/certificates/${NAME}`, {
+      json: { chain: `${other.cert}\n${authority.cert}`, private_key: other.key, fqdn: "" },
+    });
+    expect([put.status, members(put.json)["warning"]]).toEqual([200, "expiring"]);
+    const removed = await bench.call("DELETE", `/v2/certificates/${NAME}`, { json: body() });
+    expect([removed.status, removed.json, await list()]).toEqual([200, {}, []]);
+    expect((await bench.call("DELETE", `/v2/certificates/${NAME}`)).status).toBe(404);
+    expect((await bench.call("PUT", `/v2/certificates/${NAME}`, { json: body() })).status).toBe(404);
+    expect(await bench.fleet.changes()).toEqual(
+      ["added", "replaced", "replaced", "removed"].map((what) => `admin: Certificate ${NAME} ${what}`),
+    );
+    expect(bench.logged.join("")).not.toContain("PRIVATE KEY");
+  });
+
+  it("have the first name of the certificate, unless another one is given", async () => {
+    for (const fqdn of [undefined, ""]) {
+      expect(members((await post(body({ fqdn }))).json)["fqdn"]).toBe(NAME);
+    }
+    const wild = { certificateBody: other.cert, certificateChain: null, privateKey: other.key };
+    expect((await post({ ...wild, fqdn: "*.example.net" })).json).toMatchObject({ warning: "expiring" });
+    expect((await post({ ...wild, fqdn: "Web.Example.net" })).json).toMatchObject({ fqdn: "Web.Example.net" });
+    expect((await post({ ...wild, fqdn: "web.example.org" })).json).toMatchObject({ warning: "name-mismatch" });
+  });
+
+  it("are refused by field", async () => {
+    for (const [change, line] of [
+      [{ certificateBody: "" }, /^certificateBody: is required$/],
+      [{ privateKey: undefined }, /^privateKey: is required$/],
+      [{ certificateBody: "x" }, /^certificateBody: has no certificate in PEM$/],
+      [{ certificateChain: leaf.cert.replace(/M/, "?") }, /^certificateChain: not a certificate: /],
+      [{ privateKey: "x" }, /^privateKey: not a private key: /],
+      [{ privateKey: other.key }, /^privateKey: does not belong to the certificate for CN=test server$/],
+      [{ fqdn: "a b" }, /^fqdn: /],
+      [{ certificateChain: authority.cert.repeat(17) }, /^certificateChain: more than 16 certificates$/],
+    ] as const) {
+      const answer = await post(body(change));
+      expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
+      expect(answer.text).not.toContain("BEGIN");
+    }
+    const nameless = { certificateBody: authority.cert, certificateChain: "", privateKey: authority.key, fqdn: "" };
+    expect((await post(nameless)).json).toEqual(["fqdn: is required: the certificate has no DNS name"]);
+    await post(body());
+    const renamed = await bench.call("PUT", `/v2/certificates/${NAME}`, { json: body({ fqdn: "other.example" }) });
+    expect(renamed.json).toEqual([`fqdn: must be ${NAME}; a certificate cannot be renamed`]);
+  });
+
+  it("are for those who may read or change them", async () => {
+    await post(body());
+    await post(body({ fqdn: "www.example.net" }));
+    const one = await bench.keyFor(["certificates::read"], [`tgrn:tg::certificates:certificate/${NAME}`]);
+    expect((await list(one)).map(({ fqdn }) => fqdn)).toEqual([NAME]);
+    expect((await post(body(), one)).status).toBe(403);
+    const changer = await bench.keyFor(["certificates::modify"], [`tgrn:tg::certificates:certificate/${NAME}`]);
+    expect((await post(body(), changer)).json).toMatchObject({ details: { action: "certificates::modify" } });
+    const put = (name: string) =>
+      bench.call("PUT", `/v2/certificates/${name}`, { json: body({ fqdn: name }), key: changer });
+    expect([(await put(NAME)).status, (await put("www.example.net")).status]).toEqual([200, 403]);
+  });
+
+  it("raise one event when they are about to expire, and one when they have", async () => {
+    await post(body());
+    await post(body());
+    await bench.deps.certificates.report();
+    const name = `Certificate ${NAME}`;
+    const expiring = [`${name} expires`, "Certificate", "WARNING"];
+    // A replacement is reported anew.
+    expect(await expiringEvents()).toEqual([expiring, expiring]);
+    await clock.advance(2 * 86_400_000);
+    await bench.deps.certificates.report();
+    await bench.deps.certificates.report();
+    expect(await expiringEvents()).toEqual([expiring, expiring, [`${name} expired`, "Certificate", "ERROR"]]);
+    expect((await list()).map(({ warning }) => warning)).toEqual(["expired"]);
+  });
+});
