@@ -16,7 +16,8 @@ import { normaliseServices, ServiceItem, StoredService } from "../../protocol/se
 import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import { accessTo, NodeParams } from "./routes.ts";
+import { warnOf } from "./not-applied.ts";
+import { accessTo, NodeParams, warned } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
@@ -81,20 +82,19 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
     params: NodeParams,
     body: { schema: kind.body, limits: LIMITS },
     answers: {
-      200: { description: "The item with its new id", schema: kind.stored },
+      200: { description: "The item with its new id", schema: kind.stored, headers: warned },
       ...refusals,
       ...notFound,
       ...badBody,
     },
     handle: async ({ params: { nodeID }, body, caller }) => {
       const id = randomUUID();
-      const item = await putItem(deps, nodeID, id, kind, caller, (stored) => {
+      return putItem(deps, nodeID, id, kind, caller, (stored) => {
         const all = v2Items(stored);
         if (Object.keys(all).length >= MAX_ITEMS)
           throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
         return { index: nextIndex(all), ...body, id };
       });
-      return Response.json(item);
     },
   });
 }
@@ -111,19 +111,19 @@ function update(deps: ItemRouteDeps, kind: Itemised): Route {
     params: itemParams(kind),
     body: { schema: kind.body, limits: LIMITS },
     answers: {
-      200: { description: "The item", schema: kind.stored },
+      200: { description: "The item", schema: kind.stored, headers: warned },
       ...refusals,
       ...notFound,
       ...badBody,
     },
     handle: async ({ params, body, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
-      const item = await putItem(deps, nodeID, id, kind, caller, (stored) => {
+      return putItem(deps, nodeID, id, kind, caller, (stored) => {
         const { index } = itemOf(stored, id, noun);
-        if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
+        if (body["id"] !== undefined && body["id"] !== "" && body["id"] !== id)
+          throw new Violations([`id: must be ${id}, or absent`]);
         return { ...defined({ index }), ...body, id };
       });
-      return Response.json(item);
     },
   });
 }
@@ -162,19 +162,23 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
     access: accessTo(section),
     params: NodeParams,
     answers: {
-      200: { description: "The section; every item has a new id", schema: sectionSchemas[section] ?? JsonObject },
+      200: {
+        description: "The section; every item has a new id",
+        schema: sectionSchemas[section] ?? JsonObject,
+        headers: warned,
+      },
       ...refusals,
       ...notFound,
     },
     handle: async ({ params: { nodeID }, caller }) => {
-      const { config } = await deps.config.setSection(nodeID, section, caller.name, async (node, tx) => {
+      const changed = await deps.config.setSection(nodeID, section, caller.name, async (node, tx) => {
         const stored = node.config[section] ?? {};
         if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
         const body = upgradeToV2(section, stored, randomUUID);
         await requireDestinations(tx.nodes, caller, section, node, body);
         return { body };
       });
-      return Response.json(config[section]);
+      return warnOf(Response.json(changed.config[section]), section, changed);
     },
   });
 }
@@ -201,7 +205,7 @@ function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
 }
 
 /**
- * Stores the item that `decide` makes of the stored section, and returns it as stored.
+ * Stores the item that `decide` makes of the stored section, and answers it as stored, with a warning if it is not applied.
  * @throws {Violations} for a conflict with another item, which the line names
  */
 async function putItem(
@@ -211,7 +215,7 @@ async function putItem(
   { section, noun, judge }: Itemised,
   caller: Caller,
   decide: (stored: JsonObject) => JsonObject,
-): Promise<JsonObject> {
+): Promise<Response> {
   const changed = await config.setSection(nodeID, section, caller.name, async (node, tx) => {
     const before = openSection(node, section);
     const item = decide(before);
@@ -227,7 +231,8 @@ async function putItem(
     await requireDestinations(tx.nodes, caller, section, node, body);
     return { body };
   });
-  return itemOf(changed.config[section] ?? {}, id, noun);
+  const item = itemOf(changed.config[section] ?? {}, id, noun);
+  return warnOf(Response.json(item), section, changed, (issue) => issue.id === id || issue.id === "");
 }
 
 /** Returns an index after all others. */

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { CONFIRM_SECONDS, TRY_MINUTES, type ConfirmRequest } from "../../protocol/values/commit.ts";
 import {
-  appliedSections,
   SECTION_MAX_BYTES,
   SECTION_MAX_DEPTH,
   sectionSchemas,
@@ -18,11 +17,11 @@ import { changeAnswer, changeResponse } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
+import { warnOf, WARNING_HEADER } from "./not-applied.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
-import type { NodeRecord } from "../nodes/records.ts";
 import type { ConfigService } from "./service.ts";
 
 /** Path and operation of a whole section. */
@@ -46,11 +45,10 @@ const SECTION_PATHS: readonly SectionPath[] = [
   { section: "snmp", path: "/config/snmp", operation: "SnmpSection", isRemovable: true },
 ];
 
-/** Response header of a write that is stored but has no effect. */
-const WARNING_HEADER = "holdfast-warning";
-const warned = {
+/** Declares the header of `warnOf`. */
+export const warned = {
   [WARNING_HEADER]: {
-    description: "Why the stored section has no effect; absent if it is applied",
+    description: "Why what is stored is not applied, or not as written; absent if it is, as far as known",
     schema: z.string(),
   },
 };
@@ -101,9 +99,7 @@ function replace({ config }: SectionRouteDeps, { section, path, operation }: Sec
         return { body: withStoredSecrets(section, body, stored), confirm: confirmOf(query) };
       });
       const response = changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
-      const warning = notApplied(section, changed);
-      if (warning !== undefined) response.headers.set(WARNING_HEADER, warning);
-      return response;
+      return warnOf(response, section, changed);
     },
   });
 }
@@ -127,14 +123,6 @@ function remove({ config }: SectionRouteDeps, { section, path, operation }: Sect
       return Response.json({});
     },
   });
-}
-
-/** Returns the warning about a section that the node stores but does not apply; undefined if it is applied as far as known. Pure. */
-function notApplied(section: SectionName, { applied }: NodeRecord): string | undefined {
-  if (!appliedSections.has(section))
-    return `section ${section} is stored but not applied: this version does not support it`;
-  if (applied.node?.sections[section]?.state !== "unsupported") return undefined;
-  return `section ${section} is stored but not applied: the node reports it as unsupported`;
 }
 
 function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRequest, "askedAt"> | undefined {

@@ -4,8 +4,11 @@ import { Enabled, says } from "./fields.ts";
 import type { ConfigIssue } from "./issue.ts";
 import { isObject, MAX_ITEMS, type ItemSection } from "./forms.ts";
 
-/** The id of an item of a legacy list, and of one that is answered. */
+/** The id of a stored item. */
 export const ItemId = z.uuid(says("must be a UUID"));
+
+/** The id that a caller gives an item; an empty one counts as absent. */
+export const GivenId = z.union([ItemId, z.literal("")], says("must be a UUID")).optional();
 
 /**
  * The schema of a whole section in either form, as strict as the API is; unknown fields are kept. `collisions` lists the items that
@@ -14,7 +17,6 @@ export const ItemId = z.uuid(says("must be a UUID"));
 export function sectionSchema(
   name: ItemSection,
   item: z.ZodType<JsonObject>,
-  legacyItem: z.ZodType<JsonObject>,
   collisions: (section: JsonObject) => readonly ConfigIssue[],
 ): z.ZodType<JsonObject> {
   return z
@@ -28,7 +30,7 @@ export function sectionSchema(
           })
           .optional(),
         [name]: z
-          .array(legacyItem, says("must be an array"))
+          .array(item, says("must be an array"))
           .max(MAX_ITEMS, says(`must be at most ${MAX_ITEMS}`))
           .optional(),
       },
@@ -54,7 +56,8 @@ function checkIds(items: JsonObject, add: (path: string[], message: string) => v
   if (entries.length > MAX_ITEMS) add(["items"], `must be at most ${MAX_ITEMS}`);
   for (const [key, item] of entries) {
     const id = isObject(item) ? item["id"] : undefined;
-    if (id !== undefined && id !== key) add(["items", key, "id"], "must be the id it stands under, or absent");
+    if (id !== undefined && id !== "" && id !== key)
+      add(["items", key, "id"], "must be the id it stands under, or absent");
   }
 }
 
@@ -66,8 +69,8 @@ function checkListedIds(
 ) {
   const seen = new Map<string, number>();
   list.forEach((item: unknown, at) => {
-    const id = isObject(item) && typeof item["id"] === "string" ? item["id"].toLowerCase() : undefined;
-    if (id === undefined) return;
+    const id = isObject(item) && typeof item["id"] === "string" ? item["id"].toLowerCase() : "";
+    if (id === "") return;
     const first = seen.get(id);
     if (first === undefined) seen.set(id, at);
     else add([name, at, "id"], `is the id of ${name}.${first} already`);

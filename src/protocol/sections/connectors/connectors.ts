@@ -19,7 +19,7 @@ import {
 import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";
 import type { RawItem } from "../common/forms.ts";
 import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "../common/items.ts";
-import { ItemId, sectionSchema } from "../common/section.ts";
+import { GivenId, ItemId, sectionSchema } from "../common/section.ts";
 
 const MAX_SOURCES = 1024;
 /** Default limit of concurrent flows of a connector; a UDP flow is one client address. */
@@ -75,17 +75,14 @@ const shape = {
   requires: Requires,
 };
 
-/** A connector as the V2 calls of the API take it; unknown fields are kept. */
-export const ConnectorItem = z.looseObject({ ...shape, id: ItemId.optional() }, says("must be an object"));
-/** A connector as the API answers it, and as a legacy list holds it. */
+/** A connector as the API takes it; unknown fields are kept. */
+export const ConnectorItem = z.looseObject({ ...shape, id: GivenId }, says("must be an object"));
+/** A connector as the V2 calls of the API answer it. */
 export const StoredConnector = z.looseObject({ ...shape, id: ItemId }, says("must be an object"));
 
 /** The section `connectors` of the configuration, in either form. */
-export const ConnectorsSection: z.ZodType<JsonObject> = sectionSchema(
-  "connectors",
-  ConnectorItem,
-  StoredConnector,
-  (section) => normaliseConnectors(section, { nodeType: "Node" }).rejected.filter(({ other }) => other !== undefined),
+export const ConnectorsSection: z.ZodType<JsonObject> = sectionSchema("connectors", ConnectorItem, (section) =>
+  normaliseConnectors(section, { nodeType: "Node" }).rejected.filter(({ other }) => other !== undefined),
 );
 
 /** Address that a connector listens on, as configured. */

@@ -18,7 +18,7 @@ import {
 import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";
 import { isObject, type RawItem } from "../common/forms.ts";
 import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "../common/items.ts";
-import { ItemId, sectionSchema } from "../common/section.ts";
+import { GivenId, ItemId, sectionSchema } from "../common/section.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** Seconds. */
@@ -59,13 +59,13 @@ const shape = {
   requires: Requires,
 };
 
-/** A service as the V2 calls of the API take it; unknown fields are kept. */
-export const ServiceItem = checked(z.looseObject({ ...shape, id: ItemId.optional() }, says("must be an object")));
-/** A service as the API answers it, and as a legacy list holds it. */
+/** A service as the API takes it; unknown fields are kept. */
+export const ServiceItem = checked(z.looseObject({ ...shape, id: GivenId }, says("must be an object")));
+/** A service as the V2 calls of the API answer it. */
 export const StoredService = checked(z.looseObject({ ...shape, id: ItemId }, says("must be an object")));
 
 /** The section `services` of the configuration, in either form. */
-export const ServicesSection = sectionSchema("services", ServiceItem, StoredService, (section) =>
+export const ServicesSection = sectionSchema("services", ServiceItem, (section) =>
   normaliseServices(section).rejected.filter(({ other }) => other !== undefined),
 );
 

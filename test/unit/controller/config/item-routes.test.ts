@@ -169,6 +169,15 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect((await bench.call("POST", `${base()}/upgrade`)).status).toBe(422);
   });
 
+  it("may be sent with an empty id", async () => {
+    const made = await create({ ...sample, id: "" });
+    expect(made.status).toBe(200);
+    const id = idOf(made.json);
+    expect(id).not.toBe("");
+    const changed = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, port: 99, id: "" } });
+    expect(changed.json).toMatchObject({ port: 99, id });
+  });
+
   it("take their own permission in the specification's spelling, on their own node", async () => {
     const key = await bench.keyFor([normaliseAction(`node::configure::${section}`)], [`tgrn:tg::nodes:node/${uid}`]);
     const foreign = (await bench.fleet.add({ name: "other", config: {} })).uid;
@@ -236,6 +245,26 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
       }
       expect(await stored(section)).toEqual(before);
     }
+  });
+
+  it("in the legacy form may have items without an id, which stay as written until the upgrade", async () => {
+    const { id: _id, ...plain } = { id: "", ...sample };
+    const twin = { ...plain, ...OTHER[section], id: "" };
+    const body = {
+      enabled: true,
+      note: 1,
+      [section]: [plain, twin, { ...plain, port: 9, name: "third", index: 7, id: A }],
+    };
+    expect((await put(body)).status).toBe(200);
+    expect(await stored(section)).toStrictEqual(body);
+    const answer = await bench.call("POST", `/v2${path()}/upgrade`);
+    const { items, ...rest } = members(answer.json);
+    expect(rest).toEqual({ enabled: true, note: 1, version: 2 });
+    const upgraded = Object.entries(members(items));
+    const expected = [plain, twin, { ...plain, port: 9, name: "third" }];
+    for (const [index, [id, item]] of upgraded.entries()) expect(item).toEqual({ ...expected[index], id, index });
+    expect(upgraded.length).toBe(3);
+    expect(upgraded.map(([id]) => id)).not.toContain(A);
   });
 
   it("in the legacy form have one item to an id", async () => {

@@ -152,3 +152,50 @@ it("a section that the node cannot apply is answered with a warning, and one tha
   await bench.fleet.store.documents.setApplied(uid, report);
   expect(await put()).toMatch("the node reports it as unsupported");
 });
+
+describe("the warning of a write", () => {
+  const warningOf = async (method: string, path: string, json: unknown) =>
+    (await bench.call(method, path, { json })).headers.get("holdfast-warning");
+  const web = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 80 };
+
+  it("names a value that the node ignores, of the item that is written", async () => {
+    const base = `/v2/node/${uid}/config/services`;
+    const ignored = { ...web, sourceInterface: "eth0", sourceFromClusterIP: true };
+    expect(await warningOf("POST", base, ignored)).toMatch(
+      /^services\.items\.[-0-9a-f]+\.sourceFromClusterIP: ignored: the node is in no cluster$/,
+    );
+    expect(await warningOf("POST", base, { ...web, name: "other" })).toBeNull();
+    const whole = { services: [web, { ...ignored, name: "second" }] };
+    await bench.call("DELETE", `/node/${uid}/config/services`);
+    expect(await warningOf("PUT", `/node/${uid}/config/services`, whole)).toMatch(/^services\.services\.1\.source/);
+  });
+
+  it("names what agents do not have", async () => {
+    const json = { node: "other", service: "web", protocol: "tcp", port: 8080, sourceBlock: "192.0.2.0/24" };
+    expect(await warningOf("POST", `/v2/node/${agent}/config/connectors`, json)).toMatch(/sourceBlock/);
+  });
+
+  it("is bounded, and of visible ASCII", async () => {
+    const many = Array.from({ length: 40 }, (_, at) => ({
+      ...web,
+      name: `s${at}`,
+      sourceInterface: "eth0",
+      sourceFromClusterIP: true,
+    }));
+    const warning = await warningOf("PUT", `/node/${uid}/config/services`, { services: many });
+    expect(warning).toMatch(/; and 24 more$/);
+    expect(warning).toMatch(/^[ -~]{1,4000}$/);
+  });
+
+  it("names a lock that withholds the section", async () => {
+    const { nodes } = bench.fleet.services;
+    await nodes.change(uid, "test", () => ({
+      change: { lockedTo: ["192.0.2.1"], unauthorizedIp: "198.51.100.7" },
+      message: "x",
+    }));
+    expect(await warningOf("PUT", `/node/${uid}/config/services`, { services: [web] })).toMatch(
+      /198\.51\.100\.7, outside its lock$/,
+    );
+    expect(await warningOf("PUT", `/node/${uid}/config/network`, {})).toBeNull();
+  });
+});

@@ -242,7 +242,7 @@ describe("the schema of the API", () => {
   });
 
   it.each([
-    [{ connectors: [web] }, ["connectors.connectors.0.id: is required"]],
+    [{ connectors: [{ ...web, id: "one" }] }, ["connectors.connectors.0.id: must be a UUID"]],
     [{ version: 2, items: { [A]: { ...web, port: 0 } } }, [`connectors.items.${A}.port: must be 1..65535`]],
     [
       { version: 2, items: { [A]: { ...web, port: "80" } } },

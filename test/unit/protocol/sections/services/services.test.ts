@@ -215,7 +215,7 @@ describe("the schema of the API", () => {
   });
 
   it.each([
-    [{ services: [web] }, ["services.services.0.id: is required"]],
+    [{ services: [{ ...web, id: "one" }] }, ["services.services.0.id: must be a UUID"]],
     [{ services: [{ ...web, id: "1" }] }, ["services.services.0.id: must be a UUID"]],
     [{ version: 1 }, ["services.version: must be 2, or absent in the legacy form"]],
     [{ version: 2 }, ["services.items: is required beside version 2"]],
