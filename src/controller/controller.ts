@@ -46,6 +46,7 @@ import { Activations } from "./nodes/activations/service.ts";
 import { releaseIdentity } from "./nodes/held-identity.ts";
 import { Licenses, type LicenseRequest } from "./nodes/licenses.ts";
 import { NodeService } from "./nodes/service.ts";
+import { Organization } from "./org/service.ts";
 import { httpRegistry, type Registry } from "./registry/registry.ts";
 import type { RegistryTokens } from "./registry/registry-tokens.ts";
 import { apiRoutes } from "./routes.ts";
@@ -232,6 +233,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     ...services,
     images: new Images({ store, events }),
     certificates,
+    organization: new Organization({ store, events, domain: identity.domain }),
     ...identity,
     activations,
     agentTokens,

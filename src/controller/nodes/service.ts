@@ -80,8 +80,8 @@ export class NodeService {
     return this.#deps.store.nodes.uids();
   }
 
-  /** Returns the tags of every node that has some. */
-  tags(): Promise<readonly Pick<StoredNode, "uid" | "tags">[]> {
+  /** Returns the tags and creation of every node that has some. */
+  tags(): Promise<readonly Pick<StoredNode, "uid" | "tags" | "createdAt">[]> {
     return this.#deps.store.nodes.tags();
   }
 

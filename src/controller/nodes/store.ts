@@ -58,8 +58,8 @@ export interface NodeChange {
 
 export interface NodeStore {
   all(): Promise<readonly StoredNode[]>;
-  /** Returns the tags of every node that has some. */
-  tags(): Promise<readonly Pick<StoredNode, "uid" | "tags">[]>;
+  /** Returns the tags and creation of every node that has some. */
+  tags(): Promise<readonly Pick<StoredNode, "uid" | "tags" | "createdAt">[]>;
   countOf(type: NodeType): Promise<number>;
   uids(): Promise<readonly string[]>;
   get(uid: string): Promise<StoredNode | undefined>;
@@ -233,8 +233,12 @@ export function nodeStore(executor: Executor): NodeStore {
       return (await db.selectFrom("nodes").selectAll().orderBy("fqdn").execute()).map(readNode);
     },
     async tags() {
-      const rows = await db.selectFrom("nodes").select(["uid", "tags"]).where("tags", "<>", "{}").execute();
-      return rows.map((row) => ({ uid: row.uid, tags: json(row, "tags", Tags) }));
+      const rows = await db
+        .selectFrom("nodes")
+        .select(["uid", "tags", "created_at"])
+        .where("tags", "<>", "{}")
+        .execute();
+      return rows.map((row) => ({ uid: row.uid, tags: json(row, "tags", Tags), createdAt: row.created_at }));
     },
     async countOf(type) {
       const count = db.selectFrom("nodes").select((eb) => eb.fn.countAll<number>().as("total"));

@@ -1,30 +1,52 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { Fqdn } from "../../protocol/values/values.ts";
+import { sectionSchemas } from "../../protocol/sections/sections.ts";
+import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { Caller } from "../http/caller.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, refusals } from "../http/shapes.ts";
+import { badBody, notFound, refusals, Seconds } from "../http/shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { PortalAuth, Profile, type Organization } from "./service.ts";
 import type { NodeService } from "../nodes/service.ts";
 
 const tag = "Organization";
-const LOCAL_ACCOUNTS = "holdfast";
-const OrgShape = z
-  .object({
-    uid: z.uuid(),
-    domain: Fqdn.meta({ description: "Suffix of the FQDNs of nodes and clusters" }),
-    name: z.string(),
-    idp_provider: z.literal(LOCAL_ACCOUNTS).meta({ description: "Accounts are the controller's own" }),
-    licenses: z
-      .object({ appliances: z.int(), agents: z.int() })
-      .meta({ description: "Number of registered nodes by type" }),
-  })
-  .meta({ id: "Organization" });
+const OrgShape = Profile.extend({
+  uid: z.uuid(),
+  domain: Fqdn.meta({ description: "Suffix of the FQDNs of nodes and clusters" }),
+  name: z.string(),
+  idp_provider: z.string().meta({ description: "As in `/org/auth`" }),
+  licenses: z
+    .object({ appliances: z.int(), agents: z.int() })
+    .meta({ description: "Number of registered nodes by type" }),
+}).meta({ id: "Organization" });
 const DomainShape = z
-  .object({ domain: Fqdn, config: z.object({}).meta({ description: "Settings of the domain that are set" }) })
+  .object({
+    domain: Fqdn,
+    config: z
+      .object({ alert: JsonObject.optional(), apigw: JsonObject.optional() })
+      .meta({ description: "Settings of the domain that are set" }),
+  })
   .meta({ id: "Domain" });
-const TagShape = z.object({ name: z.string(), values: z.array(z.string()) }).meta({ id: "TagInUse" });
+const TagShape = z
+  .object({
+    name: z.string(),
+    values: z.array(z.string()),
+    created_at: Seconds.meta({ description: "Creation of the oldest node or cluster that has the tag, Unix seconds" }),
+  })
+  .meta({ id: "TagInUse" });
+/** A section of the domain that is stored and not applied. */
+const ApigwSection = z.object({
+  gateway_node: z.string().max(256).nullish(),
+  new_cloud_gateway: z.boolean().nullish(),
+});
+
+const WARNING_HEADER = "holdfast-warning";
+const warned = { [WARNING_HEADER]: { description: "Why the stored section has no effect", schema: z.string() } };
+const notApplied = (section: string) => ({
+  [WARNING_HEADER]: `section ${section} of the domain is stored but not applied: this version does not support it`,
+});
 
 /** Tags are of nodes and clusters; only those that the caller may read count. */
 const tagAccess = {
@@ -37,13 +59,28 @@ const tagAccess = {
 export interface OrgRouteDeps {
   readonly nodes: NodeService;
   readonly clusters: ClusterService;
+  readonly organization: Organization;
   readonly org: string;
   readonly domain: string;
 }
 
 /** Routes of the organization, its domain, and the tags in use. */
 export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
-  const { nodes, org, domain } = deps;
+  const { nodes, organization, org, domain } = deps;
+  const ofIdps = { to: "resource", resource: () => tgrn.organization(org) } as const;
+  const ofDomain = {
+    to: "resource",
+    resource: ({ domain: name }: { readonly domain: string }) => tgrn.domain(name),
+  } as const;
+  const mine = async (): Promise<z.infer<typeof OrgShape>> => {
+    const licenses = { appliances: await nodes.countOf("Node"), agents: await nodes.countOf("Agent") };
+    const { idp_provider } = await organization.auth();
+    const { name = domain, ...profile } = await organization.profile();
+    return { ...profile, uid: org, domain, name, idp_provider, licenses };
+  };
+  const requireDomain = (name: string): void => {
+    if (name !== domain) throw new InputError("not-found", `there is no domain ${name}`);
+  };
   return [
     route({
       method: "GET",
@@ -53,9 +90,47 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       tag,
       access: { to: "caller" },
       answers: { 200: { description: "The organization", schema: OrgShape }, ...refusals },
-      handle: async () => {
-        const licenses = { appliances: await nodes.countOf("Node"), agents: await nodes.countOf("Agent") };
-        return Response.json({ uid: org, domain, name: domain, idp_provider: LOCAL_ACCOUNTS, licenses });
+      handle: async () => Response.json(await mine()),
+    }),
+    route({
+      method: "PUT",
+      path: "/org/mine",
+      operationId: "updateOrganization",
+      summary: "Replace the name and contacts of the organization; other fields are ignored",
+      tag,
+      access: { to: "resource", permissions: ["domains::modify"], resource: () => tgrn.domain(domain) },
+      body: { schema: Profile },
+      answers: { 200: { description: "The organization", schema: OrgShape }, ...refusals, ...badBody },
+      handle: async ({ body, caller }) => {
+        await organization.setProfile(body, caller.name);
+        return Response.json(await mine());
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/org/auth",
+      operationId: "getPortalAuth",
+      summary: "Get how people sign in to the portal",
+      tag,
+      access: { ...ofIdps, permissions: ["identity-providers::read"] },
+      answers: { 200: { description: "The settings", schema: PortalAuth }, ...refusals },
+      handle: async () => Response.json(await organization.auth()),
+    }),
+    route({
+      method: "PUT",
+      path: "/org/auth",
+      operationId: "setPortalAuth",
+      summary: "Change how people sign in to the portal",
+      tag,
+      access: { ...ofIdps, permissions: ["identity-providers::modify"] },
+      body: { schema: PortalAuth },
+      answers: { 200: { description: "The settings", schema: PortalAuth }, ...refusals, ...badBody },
+      handle: async ({ body, caller }) => {
+        const { idp_provider: provider } = body;
+        if (z.uuid().safeParse(provider).success)
+          throw new Violations([`idp_provider: there is no identity provider ${provider}`]);
+        await organization.setAuth(body, caller.name);
+        return Response.json(body);
       },
     }),
     route({
@@ -67,9 +142,51 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       access: { to: "resource", permissions: ["domains::read"], resource: ({ domain: name }) => tgrn.domain(name) },
       params: z.object({ domain: Fqdn }),
       answers: { 200: { description: "The domain", schema: DomainShape }, ...refusals, ...notFound },
-      handle: ({ params }) => {
-        if (params.domain !== domain) throw new InputError("not-found", `there is no domain ${params.domain}`);
-        return Response.json({ domain, config: {} });
+      handle: async ({ params }) => {
+        requireDomain(params.domain);
+        return Response.json({ domain, config: await organization.config() });
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/domain/{domain}/config/alert",
+      operationId: "setDomainAlert",
+      summary: "Replace the thresholds of the domain; they are stored and not applied",
+      tag,
+      access: { ...ofDomain, permissions: ["domains::configure:thresholds"] },
+      params: z.object({ domain: Fqdn }),
+      body: { schema: sectionSchemas.alert ?? JsonObject, root: "alert" },
+      answers: {
+        200: { description: "The section", schema: JsonObject, headers: warned },
+        ...refusals,
+        ...notFound,
+        ...badBody,
+      },
+      handle: async ({ params, body, caller }) => {
+        requireDomain(params.domain);
+        await organization.setSection("alert", body, caller.name);
+        return Response.json(body, { headers: notApplied("alert") });
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/domain/{domain}/config/apigw",
+      operationId: "setDomainApigw",
+      summary: "Replace the gateway of the domain's applications; it is stored and not applied",
+      tag,
+      access: { ...ofDomain, permissions: ["domains::configure:gateway"] },
+      params: z.object({ domain: Fqdn }),
+      body: { schema: ApigwSection, root: "apigw" },
+      answers: {
+        200: { description: "The section", schema: JsonObject, headers: warned },
+        ...refusals,
+        ...notFound,
+        ...badBody,
+      },
+      handle: async ({ params, body, caller }) => {
+        requireDomain(params.domain);
+        await organization.setSection("apigw", body, caller.name);
+        return Response.json(body, { headers: notApplied("apigw") });
       },
     }),
     route({
@@ -95,30 +212,32 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       params: z.object({ name: z.string().max(128) }),
       answers: { 200: { description: "The tag", schema: TagShape }, ...refusals, ...notFound },
       handle: async ({ params: { name }, caller }) => {
-        const values = (await tagsFor(deps, caller)).get(name);
-        if (values === undefined) throw new InputError("not-found", `there is no tag ${name}`);
-        return Response.json(shownTag([name, values]));
+        const tag = (await tagsFor(deps, caller)).get(name);
+        if (tag === undefined) throw new InputError("not-found", `there is no tag ${name}`);
+        return Response.json(shownTag([name, tag]));
       },
     }),
   ];
 }
 
-type TagInUse = readonly [name: string, values: ReadonlySet<string>];
+interface Use {
+  readonly values: Set<string>;
+  readonly since: number;
+}
 
-/** Returns the values of each tag of the nodes and clusters that a caller may read. */
-async function tagsFor(
-  { nodes, clusters }: OrgRouteDeps,
-  caller: Caller,
-): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+type TagInUse = readonly [name: string, use: Use];
+
+/** Returns the uses of each tag of the nodes and clusters that a caller may read. */
+async function tagsFor({ nodes, clusters }: OrgRouteDeps, caller: Caller): Promise<ReadonlyMap<string, Use>> {
   const tagged = [
-    ...(await nodes.tags()).map(({ uid, tags }) => ({ resource: tgrn.node(uid), tags })),
-    ...(await clusters.all()).map(({ fqdn, tags }) => ({ resource: tgrn.cluster(fqdn), tags })),
+    ...(await nodes.tags()).map(({ uid, tags, createdAt }) => ({ resource: tgrn.node(uid), tags, createdAt })),
+    ...(await clusters.all()).map(({ fqdn, tags, createdAt }) => ({ resource: tgrn.cluster(fqdn), tags, createdAt })),
   ];
-  const found = new Map<string, Set<string>>();
-  for (const { tags } of tagged.filter(({ resource }) => caller.may(["nodes::read"], resource))) {
+  const found = new Map<string, Use>();
+  for (const { tags, createdAt } of tagged.filter(({ resource }) => caller.may(["nodes::read"], resource))) {
     for (const [name, value] of Object.entries(tags)) {
-      const values = found.get(name) ?? new Set();
-      found.set(name, values.add(value));
+      const { values, since } = found.get(name) ?? { values: new Set(), since: createdAt };
+      found.set(name, { values: values.add(value), since: Math.min(since, createdAt) });
     }
   }
   return found;
@@ -126,4 +245,8 @@ async function tagsFor(
 
 const byName = ([a]: TagInUse, [b]: TagInUse): number => (a < b ? -1 : 1);
 
-const shownTag = ([name, values]: TagInUse): z.infer<typeof TagShape> => ({ name, values: [...values].sort() });
+const shownTag = ([name, { values, since }]: TagInUse): z.infer<typeof TagShape> => ({
+  name,
+  values: [...values].sort(),
+  created_at: since,
+});

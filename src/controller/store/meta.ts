@@ -2,7 +2,7 @@ import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import type { Executor } from "./database.ts";
 
 /** `mesh` is the mark of the latest change of what nodes share with each other. */
-type MetaKey = "org" | "domain" | "admin-key-hash" | "mesh";
+type MetaKey = "org" | "domain" | "admin-key-hash" | "mesh" | "org-profile" | "org-auth" | "domain-config";
 
 /** Single values of this control plane, and the versions of its keys document. */
 export interface MetaStore {

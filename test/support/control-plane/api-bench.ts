@@ -11,6 +11,7 @@ import { Images } from "../../../src/controller/images/service.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
 import type { LicenseRequest } from "../../../src/controller/nodes/licenses.ts";
+import { Organization } from "../../../src/controller/org/service.ts";
 import { apiRoutes, type RouteDeps } from "../../../src/controller/routes.ts";
 import type { FlowStore } from "../../../src/controller/stats/flow-store.ts";
 import type { GatewayDetailsStore } from "../../../src/controller/stats/gateway-details-store.ts";
@@ -81,6 +82,7 @@ export class ApiBench {
       store,
       ...services,
       images: new Images({ store, events: services.events }),
+      organization: new Organization({ store, events: services.events, domain: DOMAIN }),
       certificates: new Certificates({ store, events: services.events, clock }),
       checkStore: () => store.check(),
       joins: new ReplyJoins(),

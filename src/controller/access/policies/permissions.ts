@@ -25,6 +25,9 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "node-exec::modify",
   "node-exec::compute",
   "domains::read",
+  "domains::configure:thresholds",
+  "domains::configure:gateway",
+  "domains::modify",
   "alerts::read",
   "events::read",
   "alarms::read",
@@ -77,6 +80,7 @@ export function isKnownAction(action: string): boolean {
 export const tgrn = {
   node: (uid: string) => `tgrn:tg::nodes:node/${uid}`,
   cluster: (fqdn: string) => `tgrn:tg::nodes:cluster/${fqdn}`,
+  organization: (uid: string) => `tgrn:tg::orgs:org/${uid}`,
   domain: (name: string) => `tgrn:tg::domains:domain/${name}`,
   policy: (name: string) => `tgrn:tg::permissions:policy/${name}`,
   certificate: (fqdn: string) => `tgrn:tg::certificates:certificate/${fqdn}`,

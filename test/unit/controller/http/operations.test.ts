@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Route } from "../../../../src/controller/http/route.ts";
 import { testCertificate } from "../../../support/certificates.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
+import { DOMAIN, ORG } from "../../../support/control-plane/fleet-stage.ts";
 import { BEYOND, LATER, SERVED } from "../../../support/control-plane/specified-operations.ts";
 
 /** A valid body of an operation, and where it is read back: a path, and the place in the answer. `{id}` is of the answer to the write. */
@@ -23,6 +24,12 @@ const NODE = "/node/{nodeID}";
 const CONTAINER = { id: ID, name: "app", execType: "service", image: { repository: "acme.example/app", tag: "1" } };
 const IMAGE = { id: ID, displayName: "Windows", location: "/images/win.qcow2", os: "win10" };
 const VOLUME = { name: "any", encrypted: true };
+const ALERT = {
+  enabled: true,
+  thresholds: [
+    { id: ID, name: "Load", telemetry: "cpu", max: 95.5, exceededWindow: 10, exceededWindowUnit: "minutes" },
+  ],
+};
 const POLICY = {
   name: "readers",
   description: "",
@@ -62,12 +69,7 @@ const CERTIFICATE = { fqdn: "one.example.net", certificateBody: cert, privateKey
 const SAMPLES: Readonly<Record<string, Sample>> = {
   "PUT /node/{nodeID}": { json: { state: "INACTIVE" }, read: [NODE] },
   "PUT /node/{nodeID}/config/alert": {
-    json: {
-      enabled: true,
-      thresholds: [
-        { id: ID, name: "Load", telemetry: "cpu", max: 95.5, exceededWindow: 10, exceededWindowUnit: "minutes" },
-      ],
-    },
+    json: ALERT,
     read: [NODE, "config", "alert"],
     isOpen: true,
     root: "alert.",
@@ -186,6 +188,22 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     json: VOLUME,
     read: ["/v2/node/{nodeID}/exec/volume/{volumeName}"],
   },
+  "PUT /org/mine": {
+    json: { name: "Acme", technicalContact: { name: " A ", phone: null, email: "a@b.c" }, supportable: false },
+    read: ["/org/mine"],
+  },
+  "PUT /org/auth": { json: { idp_provider: "local", subdomain: "Acme.example.net" }, read: ["/org/auth"] },
+  "PUT /domain/{domain}/config/alert": {
+    json: ALERT,
+    read: ["/domain/{domain}", "config", "alert"],
+    isOpen: true,
+    root: "alert.",
+  },
+  "PUT /domain/{domain}/config/apigw": {
+    json: { gateway_node: "Two", new_cloud_gateway: false },
+    read: ["/domain/{domain}", "config", "apigw"],
+    root: "apigw.",
+  },
   "POST /v2/certificates": { json: CERTIFICATE },
   "PUT /v2/certificates/{fqdn}": { json: CERTIFICATE },
   "PUT /v2/service-user/{name}": { json: { policyIds: [], status: "inactive" }, read: ["/v2/service-user/{name}"] },
@@ -265,6 +283,7 @@ const filled = (path: string, id = ID): string =>
     .replace("{fqdn}", "one.example.net")
     .replace("{clusterFQDN}", "pair.example.net")
     .replace(/\{(connectorID|serviceID|containerID|id)\}/, id)
+    .replace("{domain}", DOMAIN)
     .replace("{event}", "tg-ping")
     .replace("{name}", "readers")
     .replaceAll(/\{\w+\}/g, "any");
@@ -273,6 +292,8 @@ const filled = (path: string, id = ID): string =>
 function resourceOf(path: string): string {
   if (/\{node(ID|Id)\}/.test(path)) return `tgrn:tg::nodes:node/${uid}`;
   if (path.includes("{clusterFQDN}")) return "tgrn:tg::nodes:cluster/pair.example.net";
+  if (path === "/org/auth") return `tgrn:tg::orgs:org/${ORG}`;
+  if (/^\/(org|domain)\//.test(path)) return "tgrn:tg::domains:domain/example.net";
   if (path.includes("{reponame}")) return "tgrn:tg::repositories:repository/any";
   const kind = [
     ["/v2/policy", "permissions:policy/"],
@@ -283,7 +304,7 @@ function resourceOf(path: string): string {
     ["", "nodes:node/"],
   ].find(([start = ""]) => path.startsWith(start))?.[1];
   if (path.startsWith("/v2/certificates/")) return `tgrn:tg::${kind}one.example.net`;
-  return `tgrn:tg::${kind}${path.includes("{name}") ? "readers" : "*"}`;
+  return `tgrn:tg::${kind}${path.startsWith("/v2") && path.includes("{name}") ? "readers" : "*"}`;
 }
 
 const split = (operation: string): readonly [method: string, path: string] => {

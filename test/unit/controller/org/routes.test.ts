@@ -28,6 +28,62 @@ describe("GET /org/mine", () => {
   });
 });
 
+describe("PUT /org/mine", () => {
+  it("replaces contacts, and ignores what is not for writing", async () => {
+    const put = (json: object) => bench.call("PUT", "/org/mine", { json });
+    const contact = { name: "A", phone: null, email: "a@example.net" };
+    const answer = await put({ uid: "x", domain: "evil.example", technicalContact: contact, licenses: {} });
+    const whole = { uid: ORG, domain: DOMAIN, name: DOMAIN, technicalContact: contact };
+    expect(answer.json).toMatchObject(whole);
+    expect((await get("/org/mine", await bench.keyFor(["alarms::read"]))).json).toEqual(answer.json);
+    expect(members((await put({ name: "Acme" })).json)).toMatchObject({ name: "Acme", domain: DOMAIN });
+    expect(members((await get("/org/mine")).json)["technicalContact"]).toBeUndefined();
+    expect(await bench.fleet.changes()).toEqual(["admin: Organization changed", "admin: Organization changed"]);
+  });
+});
+
+describe("/org/auth", () => {
+  const put = (json: object, key?: string) =>
+    bench.call("PUT", "/org/auth", { json, ...(key === undefined ? {} : { key }) });
+
+  it("is the built-in accounts, under the word that was written", async () => {
+    expect((await get("/org/auth")).json).toEqual({ idp_provider: "holdfast", subdomain: DOMAIN });
+    const auth = { idp_provider: "local", subdomain: "Acme.example.net" };
+    expect((await put(auth)).json).toEqual(auth);
+    expect((await get("/org/auth")).json).toEqual(auth);
+    expect(members((await get("/org/mine")).json)["idp_provider"]).toBe("local");
+  });
+
+  it("refuses an identity provider that does not exist, and those who may not", async () => {
+    const idp = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
+    expect((await put({ idp_provider: idp, subdomain: "" })).json).toEqual([
+      `idp_provider: there is no identity provider ${idp}`,
+    ]);
+    const reader = await bench.keyFor(["identity-providers::read"]);
+    expect((await get("/org/auth", reader)).status).toBe(200);
+    expect((await put({ idp_provider: "local", subdomain: "" }, reader)).status).toBe(403);
+  });
+});
+
+describe("PUT /domain/{domain}/config/{section}", () => {
+  it("stores a section beside the other, and says that it is not applied", async () => {
+    const put = (section: string, json: object, domain = DOMAIN) =>
+      bench.call("PUT", `/domain/${domain}/config/${section}`, { json });
+    const alert = { enabled: false, thresholds: [] };
+    const answer = await put("alert", alert);
+    expect([answer.status, answer.json, answer.headers.get("holdfast-warning")]).toEqual([
+      200,
+      alert,
+      expect.stringContaining("alert of the domain is stored but not applied"),
+    ]);
+    await put("apigw", { gateway_node: "hub" });
+    const config = { alert, apigw: { gateway_node: "hub" } };
+    expect((await get(`/domain/${DOMAIN}`)).json).toEqual({ domain: DOMAIN, config });
+    expect((await put("alert", alert, "other.example")).status).toBe(404);
+    expect((await put("apigw", { gateway_node: 1 })).status).toBe(422);
+  });
+});
+
 describe("GET /domain/{domain}", () => {
   it("knows the one domain, for those who may read it", async () => {
     const key = await bench.keyFor(["domains::read"], [`tgrn:tg::domains:domain/${DOMAIN}`]);
@@ -40,24 +96,27 @@ describe("GET /domain/{domain}", () => {
 
 describe("GET /tags", () => {
   it("lists names and values of what the caller may read, each once", async () => {
+    const created_at = 1_750_000_000;
     const one = await bench.fleet.add({ name: "one", tags: { site: "rome", Env: "prod" } });
     await bench.fleet.add({ name: "two", tags: { site: "berlin", secret: "x" } });
     await bench.fleet.add({ name: "three", tags: { site: "rome" } });
     await bench.fleet.services.clusters.create({ name: "pair" }, "test");
     await bench.fleet.services.clusters.setTag("pair.example.net", "site", "oslo", "test");
     expect((await get("/tags")).json).toEqual([
-      { name: "Env", values: ["prod"] },
-      { name: "secret", values: ["x"] },
-      { name: "site", values: ["berlin", "oslo", "rome"] },
+      { name: "Env", values: ["prod"], created_at },
+      { name: "secret", values: ["x"], created_at },
+      { name: "site", values: ["berlin", "oslo", "rome"], created_at },
     ]);
-    expect((await get("/tags/site")).json).toEqual({ name: "site", values: ["berlin", "oslo", "rome"] });
+    expect((await get("/tags/site")).json).toEqual({ name: "site", values: ["berlin", "oslo", "rome"], created_at });
     const key = await bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${one.uid}`]);
     expect((await get("/tags", key)).json).toEqual([
-      { name: "Env", values: ["prod"] },
-      { name: "site", values: ["rome"] },
+      { name: "Env", values: ["prod"], created_at },
+      { name: "site", values: ["rome"], created_at },
     ]);
     const clusters = await bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:cluster/*"]);
-    expect((await get("/tags", clusters)).json).toEqual([{ name: "site", values: ["oslo"] }]);
+    expect((await get("/tags", clusters)).json).toEqual([
+      { name: "site", values: ["oslo"], created_at: (await bench.fleet.cluster("pair.example.net"))?.createdAt },
+    ]);
     expect((await get("/tags/secret", key)).status).toBe(404);
     expect((await get("/tags/__proto__")).status).toBe(404);
   });
