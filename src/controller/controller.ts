@@ -221,7 +221,12 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     telemetry: store.telemetry,
   };
 
-  const certificates = new Certificates({ store, events, clock });
+  const certificates = new Certificates({
+    store,
+    events,
+    clock,
+    own: state.certificate && { cert: state.certificate.cert, host: new URL(origin).hostname },
+  });
 
   // The HTTP API, which serves every path outside the nodes' own.
   const apiLog = log.child({ component: "api" });
@@ -322,6 +327,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   });
   server.on("request", (request, response) => void ready.then(() => serve(request, response), ignore));
   await ready;
+  await certificates.report();
   log.info({ url: origin, ...identity }, "controller serves");
 
   const running = stack.move();

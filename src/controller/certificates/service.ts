@@ -1,7 +1,9 @@
+import { X509Certificate } from "node:crypto";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import { Violations } from "../http/problem.ts";
+import type { MetaStore } from "../store/meta.ts";
 import type { Transact } from "../store/transact.ts";
 import { certificateInfo, checkCertificate, type CertificateParts } from "./pem.ts";
 import type { CertificateInfo } from "./records.ts";
@@ -10,15 +12,21 @@ import type { CertificateStore } from "./store.ts";
 /** Stores of an open transaction that changes certificates. */
 export interface CertificateTransaction extends EventParts {
   readonly certificates: CertificateStore;
+  readonly meta: Pick<MetaStore, "get" | "set">;
 }
 
 export interface CertificatesDeps {
   readonly store: Transact<CertificateTransaction> & { readonly certificates: CertificateStore };
   readonly events: Pick<EventLog, "change" | "record">;
   readonly clock: Clock;
+  /** Certificate that the controller serves, in PEM, and its host; undefined without TLS. */
+  readonly own?: { readonly cert: string; readonly host: string } | undefined;
 }
 
+/** Remaining time of the controller's own certificate at which it is reported; issuers of 90 days renew at 30. */
+const OWN_EXPIRING_MS = 30 * 86_400_000;
 const MAX_CERTIFICATES = 512;
+const OWN_REPORTED = "own-certificate-reported";
 
 /** Certificates of the organization. Their contents are never shown. Changes are recorded; they reject with `InputError`. */
 export class Certificates {
@@ -67,8 +75,12 @@ export class Certificates {
     });
   }
 
-  /** Raises `Certificate Expiring` once for each certificate that expires within 90 days, and once more when it has expired. */
+  /**
+   * Raises `Certificate Expiring` once for each certificate that expires within 90 days, the controller's own within 30 days, and once more
+   * when it has expired.
+   */
   async report(): Promise<void> {
+    await this.#reportOwn();
     const { store, events, clock } = this.#deps;
     const now = clock.now();
     for (const { fqdn } of await store.certificates.all()) {
@@ -79,20 +91,45 @@ export class Certificates {
         if (warning === stored.reported) return;
         await tx.certificates.put({ ...stored, reported: warning });
         if (warning !== "expiring" && warning !== "expired") return;
-        const until = new Date(expiresAt * 1000).toISOString();
-        await events.record(
-          tx,
-          { uid: "", name: fqdn, fqdn },
-          {
-            eventType: "Certificate Expiring",
-            level: warning === "expired" ? "ERROR" : "WARNING",
-            message: `Certificate ${fqdn} ${warning === "expired" ? "expired at" : "expires at"} ${until}`,
-            details: { fqdn, expiresAt },
-          },
-        );
+        const isExpired = warning === "expired";
+        await reportExpiry(tx, events, { what: `Certificate ${fqdn}`, fqdn, isExpired, expiresMs: expiresAt * 1000 });
       });
     }
   }
+
+  async #reportOwn(): Promise<void> {
+    const { store, events, clock, own } = this.#deps;
+    if (own === undefined) return;
+    const { cert, host: fqdn } = own;
+    const { validToDate, fingerprint256 } = new X509Certificate(cert);
+    const expiresMs = validToDate.getTime();
+    const remainingMs = expiresMs - clock.now();
+    if (remainingMs >= OWN_EXPIRING_MS) return;
+    const isExpired = remainingMs <= 0;
+    const mark = `${fingerprint256} ${isExpired ? "expired" : "expiring"}`;
+    await store.transact(async (tx) => {
+      if ((await tx.meta.get(OWN_REPORTED)) === mark) return;
+      await tx.meta.set(OWN_REPORTED, mark);
+      await reportExpiry(tx, events, { what: "The certificate of the controller", fqdn, isExpired, expiresMs });
+    });
+  }
+}
+
+async function reportExpiry(
+  tx: EventParts,
+  events: Pick<EventLog, "record">,
+  { what, fqdn, isExpired, expiresMs }: { what: string; fqdn: string; isExpired: boolean; expiresMs: number },
+): Promise<void> {
+  await events.record(
+    tx,
+    { uid: "", name: fqdn, fqdn },
+    {
+      eventType: "Certificate Expiring",
+      level: isExpired ? "ERROR" : "WARNING",
+      message: `${what} ${isExpired ? "expired" : "expires"} at ${new Date(expiresMs).toISOString()}`,
+      details: { fqdn, expiresAt: Math.floor(expiresMs / 1000) },
+    },
+  );
 }
 
 const noCertificate = (fqdn: string): InputError => new InputError("not-found", `there is no certificate ${fqdn}`);

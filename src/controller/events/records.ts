@@ -14,7 +14,8 @@ export interface EventRecord {
   readonly receivedTime: number;
   readonly details: JsonObject;
   readonly state: EventState;
-  readonly subject: "Node" | "Certificate" | "Order" | "Upgrade" | "AlertSuppression";
+  /** What the event is about; `Org` and `Cluster` have no node. */
+  readonly subject: "Node" | "Cluster" | "Org" | "Certificate" | "Order" | "Upgrade" | "AlertSuppression";
   readonly orgId: string;
   readonly nodeId: string;
   readonly nodeName: string;

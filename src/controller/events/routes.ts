@@ -31,7 +31,7 @@ const Window = {
   ...Period,
   eventTypes: listOf(Text64, 64),
   levels: listOf(EventLevel, 4),
-  itemTypes: listOf(Subject, 5).meta({ description: "Subject of the event" }),
+  itemTypes: listOf(Subject, Subject.options.length).meta({ description: "Subject of the event" }),
   q: Text256.optional().meta({ description: "Text within the message" }),
   sort: Sort.default("timestamp:desc"),
   ...Page,
@@ -140,7 +140,12 @@ export function rangeOf({ sTime, eTime, limit, page }: z.infer<typeof RangeQuery
 }
 
 function eventPage({ total, items }: { readonly total: number; readonly items: readonly EventRecord[] }): Response {
-  return Response.json(items, { headers: { "x-total-count": String(total) } });
+  return Response.json(items.map(publicEvent), { headers: { "x-total-count": String(total) } });
+}
+
+/** Returns an event as shown: one without a node has no fields of a node. */
+function publicEvent({ nodeId, nodeName, ...event }: EventRecord): z.infer<typeof PublicEvent> {
+  return { ...event, ...(nodeId === "" ? {} : { nodeId, nodeName }) };
 }
 
 /** @throws {InputError} `not-found` */

@@ -45,6 +45,12 @@ const SUBJECTS: ReadonlyMap<string, EventRecord["subject"]> = new Map([
   ["Certificate Expiring", "Certificate"],
 ]);
 
+/** Returns what an event is about whose type does not tell: a node, a cluster, which has a name alone, or else the organization. */
+function subjectOf({ uid, name }: NodeLabel): EventRecord["subject"] {
+  if (uid !== "") return "Node";
+  return name === "" ? "Org" : "Cluster";
+}
+
 export function eventLog(
   store: { readonly events: Pick<EventStore, "find" | "get">; readonly audits: Pick<AuditStore, "find"> },
   clock: Clock,
@@ -66,7 +72,7 @@ export function eventLog(
       receivedTime: nowMs / 1000,
       details: event.details,
       state: event.state,
-      subject: SUBJECTS.get(event.eventType) ?? "Node",
+      subject: SUBJECTS.get(event.eventType) ?? subjectOf(node),
       orgId: identity.org,
       nodeId: node.uid,
       nodeName: node.name,

@@ -26,7 +26,7 @@ export const HISTORY_ROWS = 200_000;
 /** Limit of rows per node. */
 export const HISTORY_ROWS_PER_NODE = 20_000;
 
-const Subject = z.enum(["Node", "Certificate", "Order", "Upgrade", "AlertSuppression"]);
+const Subject = z.enum(["Node", "Cluster", "Org", "Certificate", "Order", "Upgrade", "AlertSuppression"]);
 
 type EventTables = {
   readonly events: {

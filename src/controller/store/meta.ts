@@ -2,7 +2,15 @@ import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import type { Executor } from "./database.ts";
 
 /** `mesh` is the mark of the latest change of what nodes share with each other. */
-type MetaKey = "org" | "domain" | "admin-key-hash" | "mesh" | "org-profile" | "org-auth" | "domain-config";
+type MetaKey =
+  | "org"
+  | "domain"
+  | "admin-key-hash"
+  | "mesh"
+  | "org-profile"
+  | "org-auth"
+  | "domain-config"
+  | "own-certificate-reported";
 
 /** Single values of this control plane, and the versions of its keys document. */
 export interface MetaStore {

@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { Certificates } from "../../../../src/controller/certificates/service.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -124,5 +125,35 @@ describe("certificates", () => {
     await bench.deps.certificates.report();
     expect(await expiringEvents()).toEqual([expiring, expiring, [`${name} expired`, "Certificate", "ERROR"]]);
     expect((await list()).map(({ warning }) => warning)).toEqual(["expired"]);
+  });
+});
+
+describe("the controller's own certificate", () => {
+  const DAY_MS = 86_400_000;
+
+  it("is reported once within 30 days of its end, and once more after it", async () => {
+    const { store, services } = bench.fleet;
+    const own = { cert: leaf.cert, host: "cp.example.net" };
+    const before = new FakeClock(leaf.parsed.notAfter.getTime() - 31 * DAY_MS);
+    const reporter = () => new Certificates({ store, events: services.events, clock: before, own });
+    await reporter().report();
+    expect(await expiringEvents()).toEqual([]);
+    await before.advance(2 * DAY_MS);
+    for (const _ of [1, 2]) await reporter().report();
+    const expires = ["The certificate of the controller expires", "Certificate", "WARNING"];
+    expect(await expiringEvents()).toEqual([expires]);
+    await before.advance(30 * DAY_MS);
+    for (const _ of [1, 2]) await reporter().report();
+    expect(await expiringEvents()).toEqual([
+      expires,
+      ["The certificate of the controller expired", "Certificate", "ERROR"],
+    ]);
+    await new Certificates({
+      store,
+      events: services.events,
+      clock: before,
+      own: { ...own, cert: other.cert },
+    }).report();
+    expect((await expiringEvents()).length).toBe(3);
   });
 });

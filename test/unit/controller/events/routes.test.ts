@@ -286,3 +286,21 @@ describe("the query of an event list", () => {
     }
   });
 });
+
+it("an event of the organization or a cluster has no fields of a node, and only who reads all nodes sees it", async () => {
+  await bench.call("POST", "/v2/service-user", { json: { name: "bot" } });
+  await bench.fleet.services.clusters.create({ name: "pair" }, "test");
+  const list = async (query: string, key?: string) =>
+    items((await bench.call("GET", `/v2/event?${query}`, key === undefined ? {} : { key })).json);
+  const [org] = await list("itemTypes=Org");
+  expect(org).toMatchObject({ subject: "Org", message: "Service user bot created" });
+  const [cluster] = await list("itemTypes=Cluster");
+  expect(cluster).toMatchObject({ subject: "Cluster", fqdn: "pair.example.net" });
+  for (const event of [org, cluster]) {
+    expect(event).not.toHaveProperty("nodeId");
+    expect(event).not.toHaveProperty("nodeName");
+  }
+  const node = await bench.fleet.add({ name: "subject" });
+  const key = await bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${node.uid}`]);
+  expect(await list("itemTypes=Org,Cluster", key)).toEqual([]);
+});
