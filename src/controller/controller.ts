@@ -36,6 +36,7 @@ import { ConfigService } from "./config/service.ts";
 import { TERMINAL_PATH } from "./containers/terminal-routes.ts";
 import { Terminals } from "./containers/terminals.ts";
 import { Alerts } from "./events/alerts.ts";
+import { Authentications } from "./events/authentications.ts";
 import { eventLog, type EventLog } from "./events/service.ts";
 import { createApi } from "./http/api.ts";
 import { Images } from "./images/service.ts";
@@ -257,12 +258,15 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     checkStore: () => store.check(),
   });
   const failures = new FailureLimiter(clock);
+  const authentications = new Authentications({ ...store, clock, log: apiLog });
+  const onAuthenticated = (user: string, { address }: Source): void => void authentications.note(user, address);
   const onAuthFailure = ({ address, prefix }: Source): number | undefined => {
     failures.failed(prefix);
     refusals.note("authentication", { address, message: "invalid credentials" });
+    void authentications.note(undefined, address);
     return failures.waitSeconds(prefix);
   };
-  const api = createApi({ routes, access: store.access, tokens, onAuthFailure, clock, log: apiLog });
+  const api = createApi({ routes, access: store.access, tokens, onAuthenticated, onAuthFailure, clock, log: apiLog });
 
   const stopSweeping = every(clock, log, SWEEP_MS, async () => {
     refusals.sweep();

@@ -13,6 +13,7 @@ import { terminalRoutes, type TerminalRouteDeps } from "./containers/terminal-ro
 import { nodeExecVolumeRoutes } from "./containers/volume-routes.ts";
 import { nodeDataStoreRoutes } from "./data-store/routes.ts";
 import { alertRoutes, type AlertRouteDeps } from "./events/alert-routes.ts";
+import { orgAuditRoutes, type OrgAuditRouteDeps } from "./events/org-audit-routes.ts";
 import { auditRoutes, type AuditRouteDeps } from "./events/audit-routes.ts";
 import { eventRoutes, type EventRouteDeps } from "./events/routes.ts";
 import { nodeImageRoutes, type ImageRouteDeps } from "./images/routes.ts";
@@ -49,6 +50,7 @@ export type RouteDeps = OauthRouteDeps &
   ClusterRouteDeps &
   EventRouteDeps &
   AuditRouteDeps &
+  OrgAuditRouteDeps &
   FlowRouteDeps &
   AlertRouteDeps &
   StatsRouteDeps &
@@ -82,8 +84,9 @@ export function apiRoutes(deps: RouteDeps): readonly Route[] {
     ...nodeBundleRoutes(deps),
     ...clusterRoutes(deps),
     ...eventRoutes(deps),
-    ...auditRoutes(deps),
     ...flowRoutes(deps),
+    ...auditRoutes(deps),
+    ...orgAuditRoutes(deps),
     ...alertRoutes(deps),
     ...statsRoutes(deps),
     ...pluginLogRoutes(deps),

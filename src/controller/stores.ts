@@ -8,6 +8,7 @@ import { certificateStore, type CertificateStore } from "./certificates/store.ts
 import { clusterStore, type ClusterStore } from "./clusters/store.ts";
 import { containerOutputStore, type ContainerOutputStore } from "./containers/output-store.ts";
 import { alertStore, type AlertStore } from "./events/alert-store.ts";
+import { orgAuditStore, type OrgAuditStore } from "./events/org-audit-store.ts";
 import { auditStore, type AuditStore } from "./events/audit-store.ts";
 import { eventStore, type EventStore } from "./events/store.ts";
 import { imageStore, type ImageStore } from "./images/store.ts";
@@ -35,6 +36,7 @@ export interface Stores {
   readonly events: EventStore;
   readonly alerts: AlertStore;
   readonly audits: AuditStore;
+  readonly orgAudits: OrgAuditStore;
   readonly awaited: AwaitedStore;
   readonly agentTokens: AgentTokenStore;
   readonly triggers: TriggerStore;
@@ -67,7 +69,7 @@ export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = sys
     async prune(nowSeconds) {
       const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
       const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
-      for (const part of [...kept, parts.agentTokens]) await part.prune(nowSeconds);
+      for (const part of [...kept, parts.agentTokens, parts.orgAudits]) await part.prune(nowSeconds);
     },
     async check() {
       await parts.meta.get("org");
@@ -93,6 +95,7 @@ function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now"
     events: eventStore(db, uncounted),
     alerts: alertStore(db),
     audits: auditStore(db, uncounted),
+    orgAudits: orgAuditStore(db),
     awaited: awaitedStore(db),
     agentTokens: agentTokenStore(db),
     triggers: triggerStore(db),

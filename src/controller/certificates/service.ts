@@ -58,8 +58,9 @@ export class Certificates {
         throw new Violations([`body: cannot add a certificate: the limit of ${MAX_CERTIFICATES} is reached`]);
       }
       await tx.certificates.put({ fqdn, chain, privateKey: privateKey.text, reported: "none" });
-      const what = before === undefined ? "added" : "replaced";
-      await events.change(tx, undefined, user, `Certificate ${fqdn} ${what}`);
+      const [what, action] = before === undefined ? (["added", "create"] as const) : (["replaced", "change"] as const);
+      const item = { action, type: "certificate", id: fqdn } as const;
+      await events.change(tx, undefined, user, `Certificate ${fqdn} ${what}`, item);
     });
     await this.report();
     return certificateInfo({ fqdn, chain }, clock.now());
@@ -71,7 +72,8 @@ export class Certificates {
     await store.transact(async (tx) => {
       if ((await tx.certificates.get(fqdn)) === undefined) throw noCertificate(fqdn);
       await tx.certificates.remove(fqdn);
-      await events.change(tx, undefined, user, `Certificate ${fqdn} removed`);
+      const item = { action: "delete", type: "certificate", id: fqdn } as const;
+      await events.change(tx, undefined, user, `Certificate ${fqdn} removed`, item);
     });
   }
 

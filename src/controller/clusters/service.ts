@@ -57,7 +57,7 @@ export class ClusterService {
     return store.transact(async (tx) => {
       await checkNameFree(tx, fqdn);
       await tx.clusters.add({ fqdn, name, domain, createdAt: Math.floor(clock.now() / 1000) });
-      await events.change(tx, labelOf({ name, fqdn }), user, `Cluster ${fqdn} created`);
+      await events.change(tx, labelOf({ name, fqdn }), user, `Cluster ${fqdn} created`, { action: "create" });
       return storedIn(tx, fqdn);
     });
   }
@@ -69,7 +69,7 @@ export class ClusterService {
       const cluster = await storedIn(tx, fqdn);
       for (const uid of cluster.members) await tx.nodes.change(uid, { cluster: undefined });
       await tx.clusters.remove(fqdn);
-      await events.change(tx, labelOf(cluster), user, `Cluster ${fqdn} deleted`);
+      await events.change(tx, labelOf(cluster), user, `Cluster ${fqdn} deleted`, { action: "delete" });
       return cluster.members;
     });
   }

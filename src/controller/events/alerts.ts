@@ -45,7 +45,8 @@ export class Alerts<Nodes = unknown> {
       const wasOpen = await tx.alerts.close(nodeId, eventType);
       const isReleased = eventType === "Identity Shared" && (await identities.release(tx, nodeId));
       const node = (await tx.nodes.label(nodeId)) ?? { uid: nodeId, name: "", fqdn: "" };
-      if (wasOpen || isReleased) await events.change(tx, node, user, `Alert ${eventType} dismissed`);
+      if (wasOpen || isReleased)
+        await events.change(tx, node, user, `Alert ${eventType} dismissed`, { action: "action" });
       return { wasOpen, isReleased };
     });
     if (isReleased) await identities.resume(nodeId);

@@ -43,6 +43,44 @@ export interface AuditRecord {
   readonly origin: RecordOrigin;
 }
 
+/** What an audit of the organization is about: a change, or an authentication. */
+export type OrgAuditKind = "config" | "user";
+
+/** An audit of the organization: who changed what, or who authenticated. Times in Unix seconds, `uid` sortable by time. */
+export interface OrgAudit {
+  readonly uid: string;
+  readonly kind: OrgAuditKind;
+  /** Of a change: create, change, delete or action; of an authentication: success or failure. */
+  readonly auditType: string;
+  readonly itemType: string;
+  readonly itemId: string;
+  readonly userName: string;
+  /** Source address of an authentication; otherwise empty. */
+  readonly ip: string;
+  readonly message: string;
+  readonly timestamp: number;
+}
+
+export interface OrgAuditFilter extends Partial<
+  Pick<OrgAudit, "auditType" | "itemType" | "itemId" | "userName" | "ip">
+> {
+  readonly kind: OrgAuditKind;
+  /** Unix seconds, both inclusive. */
+  readonly from?: number;
+  readonly to?: number;
+  /** Text within the message. */
+  readonly details?: string;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** What a change is about; by default a change of the node or cluster of the event, or of the organization. */
+export interface ChangedItem {
+  readonly action: "create" | "change" | "delete" | "action";
+  readonly type?: string;
+  readonly id?: string;
+}
+
 export interface AuditFilter {
   readonly nodeIds?: readonly string[];
   /** Unix seconds, both inclusive. */

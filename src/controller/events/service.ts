@@ -6,7 +6,16 @@ import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "
 import type { AlertStore } from "./alert-store.ts";
 import type { AuditStore } from "./audit-store.ts";
 import type { EventStore } from "./store.ts";
-import type { AuditFilter, AuditRecord, EventFilter, EventRecord, RecordOrigin, NodeLabel } from "./records.ts";
+import type { OrgAuditStore } from "./org-audit-store.ts";
+import type {
+  AuditFilter,
+  AuditRecord,
+  ChangedItem,
+  EventFilter,
+  EventRecord,
+  RecordOrigin,
+  NodeLabel,
+} from "./records.ts";
 
 /** An event raised by the control plane. Defaults: current time, state UNKNOWN. */
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
@@ -16,6 +25,7 @@ export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
 export interface EventParts {
   readonly events: Pick<EventStore, "add">;
   readonly alerts: Pick<AlertStore, "open" | "close">;
+  readonly orgAudits: Pick<OrgAuditStore, "add">;
 }
 
 export interface AuditParts {
@@ -27,8 +37,16 @@ export interface EventLog {
   record(tx: EventParts, node: NodeLabel, event: OwnEvent): Promise<EventRecord>;
   /** Stores an event of a node; the caller has checked that the node may send it. */
   relay(tx: EventParts, node: NodeLabel, event: NodeEvent): Promise<EventRecord>;
-  /** Records a change through the API: INFO, without an alert. Without a node it belongs to the domain. */
-  change(tx: EventParts, node: NodeLabel | undefined, user: string, message: string): Promise<void>;
+  /** Records a change through the API, as an event (INFO, without an alert) and an audit. Without a node it belongs to the domain. */
+  change(tx: EventParts, node: NodeLabel | undefined, user: string, message: string, item?: ChangedItem): Promise<void>;
+  /** Records a change as an audit alone. */
+  auditChange(
+    tx: Pick<EventParts, "orgAudits">,
+    node: NodeLabel | undefined,
+    user: string,
+    message: string,
+    item?: ChangedItem,
+  ): Promise<void>;
   /** Records an action of a user on a node in the audit trail. */
   audit(tx: AuditParts, node: NodeLabel, value: string): Promise<void>;
   /** Stores an audit record of a node. */
@@ -37,6 +55,12 @@ export interface EventLog {
   get(nodeId: string, uid: string): Promise<EventRecord | undefined>;
   /** Returns the audit trail of nodes, newest first. */
   audits(filter: AuditFilter): Promise<{ readonly total: number; readonly items: readonly AuditRecord[] }>;
+}
+
+/** Returns type and id of what a change is about: a cluster has no UID. */
+function itemOf(node: NodeLabel | undefined, org: string): readonly [type: string, id: string] {
+  if (node === undefined) return ["organization", org];
+  return node.uid === "" ? ["cluster", node.fqdn] : ["node", node.uid];
 }
 
 /** Subject of the events that are not about a node. */
@@ -89,15 +113,32 @@ export function eventLog(
   };
   const record: EventLog["record"] = (tx, node, event) =>
     keep(tx, node, { state: "UNKNOWN", details: {}, ...event }, "control-plane");
+  const auditChange: EventLog["auditChange"] = ({ orgAudits }, node, user, message, item = { action: "change" }) => {
+    const [type, id] = itemOf(node, identity.org);
+    return orgAudits.add({
+      uid: randomUUIDv7(),
+      kind: "config",
+      auditType: item.action,
+      itemType: item.type ?? type,
+      itemId: item.id ?? id,
+      userName: user,
+      ip: "",
+      message,
+      timestamp: Math.floor(clock.now() / 1000),
+    });
+  };
   return {
     find: (filter) => store.events.find(filter),
     get: (nodeId, uid) => store.events.get(nodeId, uid),
     audits: (filter) => store.audits.find(filter),
     record,
     relay: (tx, node, event) => keep(tx, node, event, "node"),
-    async change(tx, node = { uid: "", name: "", fqdn: identity.domain }, user, message) {
-      await record(tx, node, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
+    async change(tx, node, user, message, item) {
+      const label = node ?? { uid: "", name: "", fqdn: identity.domain };
+      await record(tx, label, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
+      await auditChange(tx, node, user, message, item);
     },
+    auditChange,
     audit: ({ audits }, { uid: nodeId, fqdn }, value) =>
       audits.add({
         nodeId,

@@ -20,6 +20,8 @@ export interface ApiDeps {
   readonly routes: readonly Route[];
   readonly access: Credentials;
   readonly tokens: TokenIssuer;
+  /** Called after each successful authentication. */
+  readonly onAuthenticated?: (user: string, source: Source) => void;
   /** Counts a failed authentication; returns the seconds to wait if an address has too many. */
   readonly onAuthFailure?: (source: Source) => number | undefined;
   readonly clock: Clock;
@@ -88,6 +90,7 @@ async function respond(
     response = await work(async () => {
       const identified = await authenticate(request, deps.access, deps.tokens);
       caller = identified.name;
+      deps.onAuthenticated?.(caller, sourceOf(context.env));
       return identified;
     });
   } catch (error) {

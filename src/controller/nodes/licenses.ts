@@ -69,7 +69,7 @@ export class Licenses {
     await store.transact(async (tx) => {
       await tx.licenses.add(license, user, orderID);
       const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
-      await events.change(tx, node, user, `License issued for ${node.fqdn} (${type})`);
+      await events.change(tx, node, user, `License issued for ${node.fqdn} (${type})`, { action: "create" });
     });
     return jws;
   }

@@ -34,7 +34,7 @@ export interface NodeServiceDeps {
       unacknowledged(uid?: string): Promise<readonly UnacknowledgedDocument[]>;
     };
   };
-  readonly events: Pick<EventLog, "record" | "change">;
+  readonly events: Pick<EventLog, "record" | "change" | "auditChange">;
   readonly changes: Changes<NodeParts>;
   readonly sessions: {
     get(uid: string): { readonly address: string } | undefined;
@@ -126,6 +126,7 @@ export class NodeService {
       }
       const event = { eventType: "Node Delete", level: "WARNING", message: "Node deleted", details: { user } } as const;
       await events.record(tx, node, event);
+      await events.auditChange(tx, node, user, event.message, { action: "delete" });
       await tx.alerts.closeAll(uid);
       await tx.nodes.remove(uid);
       return [uid, ...(await membersOf(tx, node.cluster))];

@@ -39,6 +39,23 @@ const Query = z.strictObject({
   page: numberIn(1, MAX_FLOWS_FOUND).default(1),
 });
 
+const Time = numberIn(0, 253_402_300_799).optional();
+/** The query of the audit paths, with times in Unix seconds. */
+const AuditQuery = z.object({
+  sTime: Time.meta({ description: "Ended not before; Unix seconds. Two hours before `eTime` by default" }),
+  eTime: Time.meta({ description: "Ended not after; Unix seconds. Now by default" }),
+  protocol: FlowRecord.shape.protocol.optional(),
+  srcIp: Query.shape.source,
+  dstIp: Query.shape.dest,
+  srcPort: Query.shape.sourcePort,
+  dstPort: Query.shape.destPort,
+  node: Uid.optional().meta({ description: "The node that reported it" }),
+  defunct: Query.shape.defunct,
+  sort: Query.shape.sort,
+  limit: Query.shape.limit,
+  page: Query.shape.page,
+});
+
 export interface FlowRouteDeps {
   readonly nodes: NodeService;
   readonly flows: FlowSearch;
@@ -48,6 +65,8 @@ export interface FlowRouteDeps {
 /** Routes of flow records, in pages; the header `x-total-count` has the number of matches, at most `MAX_FLOWS_FOUND`. */
 export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Route[] {
   return [
+    auditRoute({ nodes, flows, clock }, "/v2/audit/flow-logs", "listFlowLogs"),
+    auditRoute({ nodes, flows, clock }, "/audit/tail/flow_logs", "tailFlowLogs"),
     route({
       method: "GET",
       path: "/v2/flow",
@@ -57,19 +76,7 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
       tag: "Events",
       access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
       query: Query,
-      answers: {
-        200: {
-          description: "One page of flow records",
-          schema: z.array(PublicFlow),
-          headers: {
-            "x-total-count": {
-              description: "Number of records on all pages, at most 10,000",
-              schema: z.int().min(0).max(MAX_FLOWS_FOUND),
-            },
-          },
-        },
-        ...refusals,
-      },
+      answers: page,
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);
         const filter = filterOf(query, clock.now() / 1000);
@@ -80,7 +87,46 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
   ];
 }
 
-function filterOf(query: z.infer<typeof Query>, nowSeconds: number): FlowFilter {
+const page = {
+  200: {
+    description: "One page of flow records",
+    schema: z.array(PublicFlow),
+    headers: {
+      "x-total-count": {
+        description: "Number of records on all pages, at most 10,000",
+        schema: z.int().min(0).max(MAX_FLOWS_FOUND),
+      },
+    },
+  },
+  ...refusals,
+};
+
+/** Route of the same search under a path and the parameters of the audits. */
+function auditRoute({ nodes, flows, clock }: FlowRouteDeps, path: string, operationId: string): Route {
+  const access = { to: "kind", permission: "audits::read:flows", kind: tgrn.node("") } as const;
+  return route({
+    method: "GET",
+    path,
+    operationId,
+    summary: "Search flow records as `/v2/flow` does, with times in Unix seconds",
+    tag: "Audits",
+    isDeprecated: path.startsWith("/audit/"),
+    access,
+    query: AuditQuery,
+    answers: page,
+    handle: async ({ query, caller }) => {
+      const { protocol, srcIp: source, dstIp: dest, srcPort: sourcePort, dstPort: destPort, node, ...same } = query;
+      const asked = node === undefined ? undefined : [node];
+      const nodeIds = await readableNodes(nodes, caller, access.permission, asked);
+      const protocols = protocol === undefined ? undefined : [protocol];
+      const filter = filterOf({ ...same, protocols, source, dest, sourcePort, destPort }, clock.now() / 1000);
+      const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });
+      return Response.json(items, { headers: { "x-total-count": String(total) } });
+    },
+  });
+}
+
+function filterOf(query: Omit<z.infer<typeof Query>, "nodeIDs">, nowSeconds: number): FlowFilter {
   const {
     protocols,
     source,

@@ -74,6 +74,31 @@ export const schemaSteps: readonly SchemaStep[] = [
       ),
     ],
   },
+  {
+    // Audits of the organization: changes and authentications.
+    statements: (db, { types, tableEnd }) => [
+      (
+        [
+          ["uid", types.text],
+          ["kind", types.text],
+          ["audit_type", types.text],
+          ["item_type", types.text],
+          ["item_id", types.text],
+          ["user_name", types.text],
+          ["ip", types.text],
+          ["message", types.text],
+          ["timestamp", types.integer],
+        ] as const
+      )
+        .reduce(
+          (table, [name, type]) => table.addColumn(name, type, (column) => column.notNull()),
+          db.schema.createTable("org_audits").addColumn("seq", types.serial),
+        )
+        .modifyEnd(tableEnd.plain),
+      db.schema.createIndex("org_audits_by_kind").on("org_audits").columns(["kind", "seq"]),
+      db.schema.createIndex("org_audits_by_time").on("org_audits").columns(["kind", "timestamp"]),
+    ],
+  },
 ];
 
 /** Schema version of the baseline: the one that SQLite files reach by scripts of their own. */

@@ -292,7 +292,7 @@ const filled = (path: string, id = ID): string =>
 function resourceOf(path: string): string {
   if (/\{node(ID|Id)\}/.test(path)) return `tgrn:tg::nodes:node/${uid}`;
   if (path.includes("{clusterFQDN}")) return "tgrn:tg::nodes:cluster/pair.example.net";
-  if (path === "/org/auth") return `tgrn:tg::orgs:org/${ORG}`;
+  if (path === "/org/auth" || /^\/audit\/\w+\/(config|user)$/.test(path)) return `tgrn:tg::orgs:org/${ORG}`;
   if (/^\/(org|domain)\//.test(path)) return "tgrn:tg::domains:domain/example.net";
   if (path.includes("{reponame}")) return "tgrn:tg::repositories:repository/any";
   const kind = [
