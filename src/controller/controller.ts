@@ -258,12 +258,15 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     checkStore: () => store.check(),
   });
   const failures = new FailureLimiter(clock);
-  const authentications = new Authentications({ ...store, clock, log: apiLog });
-  const onAuthenticated = (user: string, { address }: Source): void => void authentications.note(user, address);
-  const onAuthFailure = ({ address, prefix }: Source): number | undefined => {
+  const authentications = stack.adopt(new Authentications({ ...store, clock, log: apiLog }), (opened) =>
+    opened.close(),
+  );
+  const onAuthenticated = (user: string, source: Source): void => authentications.succeeded(user, source);
+  const onAuthFailure = (source: Source): number | undefined => {
+    const { address, prefix } = source;
     failures.failed(prefix);
     refusals.note("authentication", { address, message: "invalid credentials" });
-    void authentications.note(undefined, address);
+    authentications.failed(source);
     return failures.waitSeconds(prefix);
   };
   const api = createApi({ routes, access: store.access, tokens, onAuthenticated, onAuthFailure, clock, log: apiLog });

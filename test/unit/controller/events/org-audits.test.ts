@@ -97,10 +97,19 @@ describe("audits of authentications", () => {
   it("have the first of each user and address within an hour", async () => {
     const { store } = bench.fleet;
     const authentications = new Authentications({ ...store, clock, log: pino({ level: "silent" }) });
-    for (const user of ["ci", "ci", undefined, undefined, "ops"]) await authentications.note(user, "192.0.2.7");
-    await authentications.note("ci", "192.0.2.8");
-    await clock.advance(3_600_000);
-    await authentications.note("ci", "192.0.2.7");
+    const source = (address: string) => ({ address, prefix: address });
+    const use = async (user: string, address: string): Promise<void> => {
+      authentications.succeeded(user, source(address));
+      await authentications.close();
+    };
+    for (const user of ["ci", "ci"]) await use(user, "192.0.2.7");
+    for (const _ of [1, 2]) authentications.failed(source("192.0.2.7"));
+    await use("ops", "192.0.2.7");
+    await clock.advance(3_599_999);
+    await use("ci", "192.0.2.8");
+    await use("ci", "192.0.2.7");
+    await clock.advance(1);
+    await use("ci", "192.0.2.7");
     const answer = await get("/audit/tail/user");
     expect(items(answer.json).map(({ userId, ip }) => [userId, ip])).toEqual([
       ["ci", "192.0.2.7"],
@@ -117,6 +126,38 @@ describe("audits of authentications", () => {
     });
     expect(items((await get("/audit/tail/user?user=ci&ip=192.0.2.8")).json)).toHaveLength(1);
     expect((await get("/audit/download/user")).text.split("\r\n")).toHaveLength(7);
+  });
+
+  it("have at most 100 failures of an hour, one of each source, and successes beside them", async () => {
+    const { store } = bench.fleet;
+    const authentications = new Authentications({ ...store, clock, log: pino({ level: "silent" }) });
+    const failures = async () => Number((await get("/audit/tail/user?limit=1")).headers.get("x-total-count"));
+    for (const host of [1, 2, 3]) authentications.failed({ address: `2001:db8::${host}`, prefix: "2001:db8::/64" });
+    await authentications.close();
+    expect(await failures()).toBe(1);
+    for (let at = 0; at < 20_000; at += 1) {
+      const address = `2001:db8:${at.toString(16)}::1`;
+      authentications.failed({ address, prefix: address });
+    }
+    await authentications.close();
+    expect(await failures()).toBe(100);
+    authentications.succeeded("ci", { address: "192.0.2.7", prefix: "192.0.2.7" });
+    await authentications.close();
+    expect(await failures()).toBe(101);
+    await clock.advance(3_600_000);
+    authentications.failed({ address: "192.0.2.9", prefix: undefined });
+    await authentications.close();
+    expect(await failures()).toBe(102);
+  });
+
+  it("that cannot be stored are logged", async () => {
+    const lines: string[] = [];
+    const log = pino({}, { write: (line: string) => void lines.push(line) });
+    const orgAudits = { add: () => Promise.reject(new Error("full")) };
+    const authentications = new Authentications({ orgAudits, clock, log });
+    authentications.succeeded("ci", { address: "192.0.2.7", prefix: "192.0.2.7" });
+    await authentications.close();
+    expect(lines.join("")).toContain("cannot audit an authentication");
   });
 });
 
