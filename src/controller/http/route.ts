@@ -2,7 +2,6 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
-import { issueText } from "../../protocol/values/issue-text.ts";
 import { anyOf } from "../access/policies/permissions.ts";
 import type { Source } from "./sources.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
@@ -201,10 +200,5 @@ async function readBody(
 function read(schema: z.ZodType, value: unknown, whole: string, root = ""): unknown {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const lines = describeIssues(parsed.error, root);
-  throw new Violations(
-    parsed.error.issues.map((issue, at) =>
-      issue.path.length === 0 ? `${whole}: ${issueText(issue)}` : (lines[at] ?? ""),
-    ),
-  );
+  throw new Violations(describeIssues(parsed.error, root, whole));
 }

@@ -116,19 +116,27 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Most unknown fields of one object that are named. */
+const MAX_UNKNOWN = 100;
+
 /**
- * One line per violation, each led by the path of the field: `keys.auth.x: must be …`. Of a union's forms the nearest speaks.
+ * Returns one line per violation, each led by the path of the field: `keys.auth.x: must be …`. Of a union's forms the nearest speaks.
+ * `whole` leads the line of the value itself.
  */
-export function describeIssues(error: z.ZodError, root = ""): string[] {
-  return error.issues.flatMap((issue) => linesOf(issue, root === "" ? [] : [root]));
+export function describeIssues(error: z.ZodError, root = "", whole = root): string[] {
+  return error.issues.flatMap((issue) => linesOf(issue, root === "" ? [] : [root], whole));
 }
 
-function linesOf(issue: z.core.$ZodIssue, before: readonly string[]): string[] {
+function linesOf(issue: z.core.$ZodIssue, before: readonly string[], whole: string): string[] {
   const path = [...before, ...issue.path.map(String)];
   if (issue.code === "invalid_union") {
     const [nearest] = [...issue.errors].sort((a, b) => a.length - b.length);
-    if (nearest !== undefined) return nearest.flatMap((inner) => linesOf(inner, path));
+    if (nearest !== undefined) return nearest.flatMap((inner) => linesOf(inner, path, whole));
+  }
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.slice(0, MAX_UNKNOWN).map((key) => `${[...path, key].join(".")}: is not a known field`);
   }
   const text = issueText(issue);
-  return [path.length === 0 ? text : `${path.join(".")}: ${text}`];
+  const at = path.length === 0 ? whole : path.join(".");
+  return [at === "" ? text : `${at}: ${text}`];
 }

@@ -59,12 +59,30 @@ describe("the mistake in a field", () => {
     [{ name: "a", named: { AA: 1 } }, "named.AA: is no name for a field: must be one letter"],
     [{ name: "a", custom: "no" }, "custom: is not allowed"],
     [{ name: "a", own: 1 }, "own: needs a text of its own"],
-    [{ name: "a", extra: 1, more: 2 }, "form: has unknown fields: extra, more"],
+    [{ name: "a", extra: 1 }, "extra: is not a known field"],
     [[], "form: must be an object, not a list"],
     [undefined, "form: is missing"],
   ])("of %j is reported as %s", (value, line) => {
     expect(describeIssues(Form.safeParse(value).error ?? new z.ZodError([]), "form")).toEqual([
       line.startsWith("form: ") ? line : `form.${line}`,
     ]);
+  });
+
+  it("names each unknown field by its path, up to 100", () => {
+    const lines = (value: unknown, root?: string) =>
+      describeIssues(Form.safeParse(value).error ?? new z.ZodError([]), root);
+    expect(lines({ name: "a", extra: 1, more: 2 }, "form")).toEqual([
+      "form.extra: is not a known field",
+      "form.more: is not a known field",
+    ]);
+    expect(lines({ name: "a", extra: 1 })).toEqual(["extra: is not a known field"]);
+    const many = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`x${at}`, 1]));
+    expect(lines({ name: "a", ...many })).toHaveLength(100);
+  });
+
+  it("of the value itself is led by a name of its own", () => {
+    const { error = new z.ZodError([]) } = Form.safeParse([]);
+    expect(describeIssues(error, "", "body")).toEqual(["body: must be an object, not a list"]);
+    expect(describeIssues(error)).toEqual(["must be an object, not a list"]);
   });
 });

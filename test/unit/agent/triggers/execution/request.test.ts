@@ -33,7 +33,7 @@ test("names an unknown field if nothing else is allowed, also in a nested one", 
   const details = (field: string): unknown =>
     expect.objectContaining({
       code: "invalid-body",
-      details: { field, issues: [expect.stringContaining("unknown fields: x")] },
+      details: { field, issues: [`${field}: is not a known field`] },
     });
   expect(() => parseRequest("e", strict, { x: 1 })).toThrow(details("x"));
   expect(() => parseRequest("e", strict, { config: { x: 1 } })).toThrow(details("config.x"));
