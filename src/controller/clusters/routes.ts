@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { Fqdn, NodeName } from "../../protocol/values/values.ts";
+import { Fqdn, NodeName, Uid } from "../../protocol/values/values.ts";
 import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
@@ -11,7 +11,7 @@ import type { ClusterService } from "./service.ts";
 
 const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
-const onCluster = ({ clusterFQDN }: z.infer<typeof ClusterParams>): string => tgrn.cluster(clusterFQDN);
+const onCluster = ({ clusterFQDN }: { readonly clusterFQDN: string }): string => tgrn.cluster(clusterFQDN);
 
 /** Returns a cluster. @throws {InputError} `not-found` */
 export async function clusterOf(clusters: Pick<ClusterService, "get">, fqdn: string): Promise<ClusterRecord> {
@@ -112,6 +112,18 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
         await clusters.delete(clusterFQDN, caller.name);
         return Response.json({});
       },
+    }),
+    route({
+      method: "PUT",
+      path: "/cluster/{clusterFQDN}/active/{nodeID}",
+      operationId: "promoteClusterMember",
+      summary: "Make a member the configured active one",
+      tag,
+      access: { to: "resource", permissions: ["nodes::cluster"], resource: onCluster },
+      params: ClusterParams.extend({ nodeID: Uid }),
+      answers: { ...clusterChangeAnswer, ...refusals, ...notFound },
+      handle: async ({ params: { clusterFQDN, nodeID }, caller }) =>
+        clusterChangeResponse(await clusters.promote(clusterFQDN, nodeID, caller.name), caller, {}),
     }),
   ];
 }

@@ -7,7 +7,8 @@ import type { EventLog, EventParts } from "../events/service.ts";
 import type { Changes } from "../nodes/changes.ts";
 import { changeTag, checkField, namesOf } from "../nodes/fields.ts";
 import { checkNameFree } from "../nodes/names.ts";
-import type { NodeStore } from "../nodes/store.ts";
+import { promotedRoles, withoutMembership } from "../nodes/membership.ts";
+import type { NodeStore, StoredNode } from "../nodes/store.ts";
 import type { Transact } from "../store/transact.ts";
 import type { ClusterRecord } from "./records.ts";
 import type { ClusterStore } from "./store.ts";
@@ -15,7 +16,7 @@ import type { ClusterStore } from "./store.ts";
 /** Stores of an open transaction that changes clusters. */
 export interface ClusterParts extends EventParts {
   readonly clusters: ClusterStore;
-  readonly nodes: Pick<NodeStore, "byFqdn" | "change">;
+  readonly nodes: Pick<NodeStore, "byFqdn" | "change" | "get">;
 }
 
 export interface ClusterServiceDeps {
@@ -67,11 +68,38 @@ export class ClusterService {
     const { events, changes } = this.#deps;
     await changes.apply(async (tx) => {
       const cluster = await storedIn(tx, fqdn);
-      for (const uid of cluster.members) await tx.nodes.change(uid, { cluster: undefined });
+      for (const uid of cluster.members) {
+        const config = withoutMembership((await tx.nodes.get(uid))?.config ?? {});
+        await tx.nodes.change(uid, { cluster: undefined, config });
+      }
       await tx.clusters.remove(fqdn);
       await events.change(tx, labelOf(cluster), user, `Cluster ${fqdn} deleted`, { action: "delete" });
       return cluster.members;
     });
+  }
+
+  /**
+   * Makes a member the configured active one and counts the promotion on every member; promoting the active member again changes nothing.
+   */
+  async promote(fqdn: string, uid: string, user: string): Promise<ClusterRecord> {
+    const { events, changes, clock } = this.#deps;
+    await changes.apply(async (tx) => {
+      const { members } = await storedIn(tx, fqdn);
+      const promoted = await tx.nodes.get(uid);
+      if (promoted === undefined) throw new InputError("not-found", `there is no node ${uid}`);
+      if (!members.includes(uid)) {
+        const text = `${promoted.fqdn} is no member of ${fqdn}; let it join first`;
+        throw new InputError("invalid-body", text, { details: { field: "nodeID" } });
+      }
+      const nodes = (await readAll(tx, members)).filter((node) => node !== undefined);
+      const roles = promotedRoles(nodes, uid, Math.floor(clock.now() / 1000));
+      for (const [node, cluster] of roles) {
+        await tx.nodes.change(node.uid, { config: { ...node.config, cluster } });
+        await events.change(tx, node, user, `${promoted.fqdn} is the configured active member of ${fqdn}`);
+      }
+      return roles.map(([node]) => node.uid);
+    });
+    return storedIn(this.#deps.store, fqdn);
   }
 
   /** Sets a tag; undefined removes it. `check` may refuse it by throwing. */
@@ -121,6 +149,16 @@ async function storedIn(
   const cluster = await clusters.get(fqdn);
   if (cluster === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
   return cluster;
+}
+
+/** Reads nodes one after the other, as a transaction needs it. */
+async function readAll(
+  { nodes }: Pick<ClusterParts, "nodes">,
+  uids: readonly string[],
+): Promise<readonly (StoredNode | undefined)[]> {
+  const found: (StoredNode | undefined)[] = [];
+  for (const uid of uids) found.push(await nodes.get(uid));
+  return found;
 }
 
 /** Label of events about a cluster: its name, and no node id. */

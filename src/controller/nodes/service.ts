@@ -14,6 +14,7 @@ import { isPermitted, placeOf } from "./ip-lock.ts";
 import { reportLock } from "./lock-report.ts";
 import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
 import type { Locations } from "./locations.ts";
+import { withoutMembership } from "./membership.ts";
 import type { ListedNode, NodeRecord } from "./records.ts";
 import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
 import type { TombstoneStore } from "./tombstone-store.ts";
@@ -104,6 +105,7 @@ export class NodeService {
     const { state, cluster } = wanted;
     return this.change(uid, user, async (node, tx) => {
       if (typeof cluster === "string" && cluster !== node.cluster) await checkJoin(tx, node, cluster);
+      const hasLeft = cluster !== undefined && node.cluster !== undefined && cluster !== node.cluster;
       const parts = [
         ...(state === undefined || state === node.state ? [] : [`state ${state}`]),
         ...(cluster === undefined || (cluster ?? undefined) === node.cluster ? [] : [`cluster ${cluster ?? "none"}`]),
@@ -111,6 +113,7 @@ export class NodeService {
       const change = {
         ...defined({ state }),
         ...(cluster === undefined ? {} : { cluster: cluster ?? undefined }),
+        ...(hasLeft ? { config: withoutMembership(node.config) } : {}),
       };
       return { change, message: `Node updated: ${parts.join(", ")}` };
     });

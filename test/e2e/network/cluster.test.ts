@@ -22,7 +22,7 @@ test("the active member of a cluster holds its address, releases it when INACTIV
   await waitFor("both have the cluster's routes", () => hasRoute(a) && hasRoute(b));
   expect([holds(a), holds(b)]).toEqual([false, false]);
 
-  await makeActive(a, true);
+  await promote(a, fqdn);
   await waitFor("the active member has the address", () => holds(a));
   await a.untilSettled();
   await b.untilSettled();
@@ -35,8 +35,7 @@ test("the active member of a cluster holds its address, releases it when INACTIV
   await lab.call("PUT", `/node/${a.uid}`, { state: "ACTIVE" });
   await waitFor("it has it again", () => holds(a));
 
-  await makeActive(a, false);
-  await makeActive(b, true);
+  await promote(b, fqdn);
   await waitFor("the other member has the address alone", () => holds(b) && !holds(a));
   await a.untilSettled();
   await b.untilSettled();
@@ -49,8 +48,8 @@ test("the active member of a cluster holds its address, releases it when INACTIV
   await waitFor("nobody has its routes", () => !hasRoute(a) && !hasRoute(b));
 });
 
-async function makeActive(machine: EdgeMachine, master: boolean): Promise<void> {
-  await machine.lab.call("PUT", `/node/${machine.uid}/config/cluster`, { master });
+async function promote(machine: EdgeMachine, fqdn: string): Promise<void> {
+  await machine.lab.call("PUT", `/cluster/${fqdn}/active/${machine.uid}`, null);
 }
 
 function holds(machine: EdgeMachine): boolean {

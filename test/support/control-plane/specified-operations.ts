@@ -45,6 +45,7 @@ export const SERVED: Readonly<Record<string, readonly string[]>> = {
   "POST /cluster": ["nodes::cluster"],
   "GET /cluster/{clusterFQDN}": ["nodes::read"],
   "DELETE /cluster/{clusterFQDN}": ["nodes::cluster"],
+  "PUT /cluster/{clusterFQDN}/active/{nodeID}": ["nodes::cluster"],
   "PUT /cluster/{clusterFQDN}/config/network": ["nodes::configure:network"],
   "PUT /cluster/{clusterFQDN}/tag/{tagName}": ["nodes::manage"],
   "DELETE /cluster/{clusterFQDN}/tag/{tagName}": ["nodes::manage"],
@@ -131,7 +132,6 @@ export const BEYOND: Readonly<Record<string, readonly string[]>> = {
 export const LATER: Readonly<Record<string, readonly string[]>> = {
   clusters: [
     "PUT /cluster/{clusterFQDN}",
-    "PUT /cluster/{clusterFQDN}/active/{nodeID}",
     "PUT /cluster/{clusterFQDN}/config/connectors",
     "DELETE /cluster/{clusterFQDN}/config/connectors",
     "POST /v2/cluster/{clusterFQDN}/config/connectors",

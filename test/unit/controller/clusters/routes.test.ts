@@ -113,3 +113,63 @@ describe("a tag of a cluster", () => {
     expect((await bench.fleet.cluster("pair.example.net"))?.tags).toEqual({});
   });
 });
+
+describe("the configured active member", () => {
+  const fqdn = "pair.example.net";
+  let a: string;
+  let b: string;
+  const clusterOf = async (uid: string) => (await bench.fleet.node(uid))?.config["cluster"];
+  const promote = (uid: string, key?: string) =>
+    bench.call("PUT", `/cluster/${fqdn}/active/${uid}`, {
+      body: "null",
+      ...(key === undefined ? {} : { key }),
+    });
+
+  beforeEach(async () => {
+    await bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    a = (await bench.fleet.add({ name: "node-a", config: { cluster: { enabled: true, host: "192.0.2.1" } } })).uid;
+    b = (await bench.fleet.add({ name: "node-b", config: {} })).uid;
+    for (const uid of [a, b]) await bench.call("PUT", `/node/${uid}`, { json: { cluster: fqdn } });
+  });
+
+  it("is one member alone, and each change of it is counted on all", async () => {
+    expect(await promote(a)).toMatchObject({ status: 200, json: { fqdn } });
+    const role = { versionCounter: 1, updateTime: expect.any(Number) as number };
+    expect(await clusterOf(a)).toEqual({ enabled: true, host: "192.0.2.1", master: true, ...role });
+    expect(await clusterOf(b)).toEqual({ master: false, ...role });
+    const first = [await clusterOf(a), await clusterOf(b)];
+    expect((await promote(a)).status).toBe(200);
+    expect([await clusterOf(a), await clusterOf(b)]).toEqual(first);
+    await promote(b);
+    expect(await clusterOf(a)).toMatchObject({ master: false, versionCounter: 2 });
+    expect(await clusterOf(b)).toMatchObject({ master: true, versionCounter: 2 });
+  });
+
+  it("must be a member of a cluster that exists", async () => {
+    const stranger = (await bench.fleet.add({ name: "node-c", config: {} })).uid;
+    const answer = await promote(stranger);
+    expect([answer.status, answer.json]).toEqual([
+      422,
+      [`nodeID: node-c.example.net is no member of ${fqdn}; let it join first`],
+    ]);
+    expect((await promote("00000000-0000-4000-8000-000000000000")).status).toBe(404);
+    expect((await bench.call("PUT", `/cluster/no.example.net/active/${a}`)).status).toBe(404);
+    expect([await clusterOf(b), await clusterOf(stranger)]).toEqual([undefined, undefined]);
+  });
+
+  it("is promoted by who may change the cluster", async () => {
+    const key = await bench.keyFor(["nodes::read", "nodes::manage", "nodes::configure:cluster"]);
+    expect((await promote(a, key)).json).toMatchObject({ code: "forbidden", details: { action: "nodes::cluster" } });
+    expect(await clusterOf(b)).toBeUndefined();
+    expect((await promote(a, await bench.keyFor(["nodes::cluster"]))).json).toEqual({ fqdn });
+  });
+
+  it("is none any more after it left, with its heartbeat, or after the cluster is gone", async () => {
+    await promote(a);
+    await bench.call("PUT", `/node/${a}`, { json: { cluster: null } });
+    expect(await clusterOf(a)).toBeUndefined();
+    await promote(b);
+    await bench.call("DELETE", `/cluster/${fqdn}`);
+    expect(await clusterOf(b)).toBeUndefined();
+  });
+});
