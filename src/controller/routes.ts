@@ -6,6 +6,7 @@ import { certificateRoutes, type CertificateRouteDeps } from "./certificates/rou
 import { clusterRoutes, type ClusterRouteDeps } from "./clusters/routes.ts";
 import { tagRoutes, type TagRouteDeps } from "./clusters/tag-routes.ts";
 import { nodeItemRoutes, type ItemRouteDeps } from "./config/item-routes.ts";
+import { clusterConfigRoutes, type ClusterSectionRouteDeps } from "./config/cluster-section-routes.ts";
 import { networkConfigRoutes, type NetworkRouteDeps } from "./config/network-routes.ts";
 import { nodeConfigRoutes, type SectionRouteDeps } from "./config/routes.ts";
 import { nodeExecRoutes, type ExecRouteDeps } from "./containers/routes.ts";
@@ -45,6 +46,7 @@ export type RouteDeps = OauthRouteDeps &
   ImageRouteDeps &
   CertificateRouteDeps &
   TagRouteDeps &
+  ClusterSectionRouteDeps &
   TerminalRouteDeps &
   TriggerRouteDeps &
   ClusterRouteDeps &
@@ -72,6 +74,7 @@ export function apiRoutes(deps: RouteDeps): readonly Route[] {
     ...agentTokenRoutes(deps),
     ...nodeConfigRoutes(deps),
     ...networkConfigRoutes(deps),
+    ...clusterConfigRoutes(deps),
     ...nodeItemRoutes(deps),
     ...nodeExecRoutes(deps),
     ...nodeExecVolumeRoutes(deps),

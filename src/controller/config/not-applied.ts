@@ -1,3 +1,4 @@
+import { alertNotices } from "../../protocol/sections/alert/alert.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { relevantNotices } from "../../protocol/sections/common/items.ts";
 import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
@@ -23,7 +24,9 @@ export function warnOf(
   concerns: (issue: ConfigIssue) => boolean = () => true,
 ): Response {
   const whole = notApplied(section, node);
-  const found = whole === undefined ? issuesOf(section, node).filter(concerns) : [];
+  // What a section says may be odd also where no node applies it.
+  const isJudged = whole === undefined || !appliedSections.has(section);
+  const found = isJudged ? issuesOf(section, node).filter(concerns) : [];
   const more = found.length > MAX_ISSUES ? [`and ${found.length - MAX_ISSUES} more`] : [];
   const reasons = [
     ...(whole === undefined ? [] : [whole]),
@@ -35,11 +38,17 @@ export function warnOf(
   return response;
 }
 
+/** Returns why no node of this version applies a section; undefined if one does. Pure. */
+export function unsupportedReason(section: SectionName): string | undefined {
+  if (appliedSections.has(section)) return undefined;
+  return `section ${section} is stored but not applied: this version does not support it`;
+}
+
 /** Returns why nothing of a section is applied; undefined if it is, as far as known. Pure. */
 function notApplied(section: SectionName, { applied, unauthorizedIp, config }: NodeRecord): string | undefined {
   if (config[section] === undefined) return undefined;
-  if (!appliedSections.has(section))
-    return `section ${section} is stored but not applied: this version does not support it`;
+  const unsupported = unsupportedReason(section);
+  if (unsupported !== undefined) return unsupported;
   if (applied.node?.sections[section]?.state === "unsupported")
     return `section ${section} is stored but not applied: the node reports it as unsupported`;
   if (unauthorizedIp === undefined || section === "network") return undefined;
@@ -66,6 +75,8 @@ function issuesOf(section: SectionName, { type: nodeType, cluster, config }: Nod
       const { rejected, notices } = normaliseGateway(body, { nodeType });
       return [...rejected, ...notices];
     }
+    case "alert":
+      return alertNotices(body);
     default:
       return [];
   }

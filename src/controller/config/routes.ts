@@ -10,7 +10,9 @@ import {
 } from "../../protocol/sections/sections.ts";
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Uid, type NodeType } from "../../protocol/values/values.ts";
+import { keepRole, roleOf } from "../../protocol/sections/cluster/cluster.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts";
+import { missingSnmpSecrets } from "../../protocol/sections/snmp/snmp.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
 import { changeAnswer, changeResponse } from "../nodes/routes.ts";
@@ -18,6 +20,7 @@ import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { warnOf, WARNING_HEADER } from "./not-applied.ts";
+import { checkPorts } from "./section-ports.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
@@ -95,8 +98,10 @@ function replace({ config }: SectionRouteDeps, { section, path, operation }: Sec
         refuseForAgents(section, node.type);
         if (isItemSection(section)) checkForm(section, stored ?? {}, body);
         checkTargets(section, body, node, ({ path }) => path);
+        checkPorts(section, body, node);
         await requireDestinations(tx.nodes, caller, section, node, body);
-        return { body: withStoredSecrets(section, body, stored), confirm: confirmOf(query) };
+        const whole = withStoredSecrets(section, body, stored);
+        return { body: section === "cluster" ? withStoredRole(whole, stored) : whole, confirm: confirmOf(query) };
       });
       const response = changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
       return warnOf(response, section, changed);
@@ -118,7 +123,9 @@ function remove({ config }: SectionRouteDeps, { section, path, operation }: Sect
     handle: async ({ params: { nodeID }, query, caller }) => {
       await config.setSection(nodeID, section, caller.name, (node) => {
         refuseForAgents(section, node.type);
-        return { body: undefined, confirm: confirmOf(query) };
+        // The role of a member outlives its settings.
+        const role = section === "cluster" ? roleOf(node.config.cluster) : {};
+        return { body: Object.keys(role).length === 0 ? undefined : role, confirm: confirmOf(query) };
       });
       return Response.json({});
     },
@@ -156,9 +163,21 @@ function checkForm(section: ItemSection, stored: JsonObject, body: JsonObject): 
 /** Fills in stored secrets for those that were not sent. @throws {Violations} for a secret that was never sent */
 export function withStoredSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
   const whole = keepSecrets(section, body, stored);
-  const missing = section === "network" ? missingTunnelSecrets(whole) : [];
+  const missing = MISSING_SECRETS.get(section)?.(whole) ?? [];
   if (missing.length > 0) throw new Violations(missing);
   return whole;
+}
+
+const MISSING_SECRETS: ReadonlyMap<SectionName, (section: JsonObject) => readonly string[]> = new Map([
+  ["network", missingTunnelSecrets],
+  ["snmp", missingSnmpSecrets],
+]);
+
+/** Fills in the stored role of a member. @throws {Violations} for a role that is not the stored one */
+function withStoredRole(body: JsonObject, stored: JsonObject | undefined): JsonObject {
+  const { section, refused } = keepRole(body, stored);
+  if (refused.length > 0) throw new Violations(refused);
+  return section;
 }
 
 /** Rejects a section that agents do not have, since their operating system manages it. @throws {InputError} `not-supported` */

@@ -32,8 +32,11 @@ const SECRET_ENDINGS = [
 ] as const;
 /** Endings for one section only: elsewhere such a name means something else. */
 const SECRET_ENDINGS_OF: Readonly<Partial<Record<SectionName, readonly string[]>>> = {
+  apigw: ["key"],
   snmp: ["community", "communitystring"],
 };
+/** Sections whose schema names every field: a write keeps no other stored field. */
+const CLOSED: ReadonlySet<SectionName> = new Set(["alert", "apigw", "cluster", "snmp"]);
 /** Fields that identify items of a list without a key. */
 const ANY_KEYS = ["id", "uid", "name"] as const;
 
@@ -45,6 +48,8 @@ const PLACES: Readonly<Partial<Record<SectionName, Place>>> = {
   _bgp: {
     below: { groups: { keyedBy: ["name"], below: { peers: { keyedBy: ["name", "ip"], secrets: ["secret"] } } } },
   },
+  // An older field that some clients take for a shared secret.
+  cluster: { secrets: ["shared"] },
   snmp: { secrets: ["authPassphrase", "privacyPassphrase"] },
   vpn: {
     below: {
@@ -63,9 +68,10 @@ export function hideSecrets(config: Readonly<Record<string, unknown>>, mark = ""
   );
 }
 
-/** Returns the body of a section to store: an absent or empty secret keeps the stored value of the same item. */
+/** Returns the body of a section to store: an absent, null or empty secret keeps the stored value of the same item. */
 export function keepSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
-  return JsonObject.parse(kept(body, stored, PLACES[section], inSection(section).endings));
+  const endings = CLOSED.has(section) ? [] : inSection(section).endings;
+  return JsonObject.parse(kept(body, stored, PLACES[section], endings));
 }
 
 const placeOf = (name: string): Place | undefined => new Map<string, Place>(Object.entries(PLACES)).get(name);
@@ -117,7 +123,7 @@ function kept(value: unknown, stored: unknown, place: Place | undefined, endings
     ...Object.keys(stored).filter((name) => isSecret(name, stored[name], endings)),
   ]);
   for (const name of secrets) {
-    const isBrought = Object.hasOwn(merged, name) && merged[name] !== "";
+    const isBrought = Object.hasOwn(merged, name) && merged[name] !== "" && merged[name] !== null;
     if (!isBrought && Object.hasOwn(stored, name)) merged[name] = stored[name];
   }
   for (const name of Object.keys(value)) {

@@ -50,6 +50,22 @@ export const FIELDS: Readonly<Record<string, Fields>> = {
       "toSource tunnels type uid via virtual vlanID vrf vrfs",
     hidden: "psk presharedKey",
   },
+  cluster: {
+    shown: "enabled host master masterVersion port statusHost statusPort updateTime versionCounter",
+    hidden: "shared",
+  },
+  alert: {
+    shown: "enabled exceededWindow exceededWindowUnit id max name requires target telemetry thresholds",
+    hidden: "command",
+  },
+  snmp: {
+    shown: "authProtocol enabled engineId interface port privacyProtocol username",
+    hidden: "authPassphrase privacyPassphrase",
+  },
+  apigw: {
+    shown: "cert enabled host port wireguardEnabled wireguardEndpoint wireguardPort",
+    hidden: "",
+  },
   exec: {
     shown:
       "addCaps allowOutbound capabilities commands containerPort cpuMax description dest dns dropCaps enabled encrypted execType hard " +

@@ -1,9 +1,13 @@
 import { z } from "zod";
+import { AlertSection } from "./alert/alert.ts";
+import { ApigwSection } from "./apigw/apigw.ts";
+import { ClusterSection } from "./cluster/cluster.ts";
 import { ConnectorsSection } from "./connectors/connectors.ts";
 import { ExecSection } from "./exec/exec.ts";
 import { GatewaySection } from "./gateway/gateway.ts";
 import { ClusterNetworkSection, NetworkSection } from "./network/network.ts";
 import { ServicesSection } from "./services/services.ts";
+import { SnmpSection } from "./snmp/snmp.ts";
 import type { JsonObject, NodeType } from "../values/values.ts";
 
 /** The sections of desired configuration, by the name they have below `config`. */
@@ -68,6 +72,10 @@ export const sectionSchemas: Readonly<Partial<Record<SectionName, z.ZodType<Json
   services: ServicesSection,
   gateway: GatewaySection,
   network: NetworkSection,
+  cluster: ClusterSection,
+  alert: AlertSection,
+  snmp: SnmpSection,
+  apigw: ApigwSection,
   exec: ExecSection,
 };
 

@@ -97,6 +97,8 @@ export const BEYOND: Readonly<Record<string, readonly string[]>> = {
   "PUT /cluster/{clusterFQDN}/tags": ["nodes::manage"],
   "PUT /node/{nodeID}/config/snmp": ["nodes::configure:snmp"],
   "DELETE /node/{nodeID}/config/snmp": ["nodes::configure:snmp"],
+  "PUT /cluster/{clusterFQDN}/config/ztnagw": ["nodes::configure:apigw"],
+  "DELETE /cluster/{clusterFQDN}/config/ztnagw": ["nodes::configure:apigw"],
   "DELETE /node/{nodeID}/config/gateway": ["nodes::configure:gateway"],
   "GET /v2/node/{nodeID}/exec/limit": ["node-exec::read"],
   "PUT /v2/node/{nodeID}/exec/limit": ["node-exec::modify"],

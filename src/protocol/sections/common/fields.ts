@@ -1,6 +1,7 @@
 import { isIPv4 } from "node:net";
 import { z } from "zod";
 import { Host } from "../../values/values.ts";
+import { isPresent } from "./forms.ts";
 
 /** Returns one message for every error of a field; a missing field is reported as required. */
 export const says = (text: string) => ({
@@ -35,6 +36,48 @@ export function limitOrZero(min: number, max: number, { isWhole = false } = {}) 
     .max(max, error)
     .refine((value) => value === 0 || value >= min, error);
 }
+
+/** An object with these fields and no other. */
+export const closed = <S extends z.ZodRawShape>(shape: S) =>
+  z.strictObject(shape, {
+    error: ({ code, input }) => {
+      if (code === "unrecognized_keys") return undefined;
+      return says("must be an object").error({ input });
+    },
+  });
+
+/** A text that may be absent, null or empty, which all mean that it is not set. */
+export const textOrUnset = <T extends z.ZodType<string>>(text: T) => z.union([text, z.literal(["", null])]).optional();
+
+/** A number that may be absent, null or 0, which all mean that it is not set. */
+export const numberOrUnset = <T extends z.ZodType<number>>(number: T) =>
+  z.union([number, z.literal([0, null])]).optional();
+
+/** A flag that may be absent or null, which both mean false. */
+export const FlagOrUnset = z.boolean(says("must be true or false")).nullish();
+
+/** Reports whether a field is set: one that is absent, null, "", 0 or false is not. */
+export const isSet = (value: unknown): boolean => isPresent(value) && value !== "" && value !== 0 && value !== false;
+
+/** A text of one line. */
+export const oneLine = (most: number) =>
+  z
+    .string(says("must be text"))
+    .min(1, says("must not be empty"))
+    .max(most, says(`must have at most ${most} characters`))
+    // oxlint-disable-next-line no-control-regex -- they are what is refused
+    .regex(/^[^\u0000-\u001f\u007f]*$/, says("must not have control characters"));
+
+/** The name of a node or of a cluster, or its FQDN. */
+export const NodeRef = z
+  .string(says("must be text"))
+  .regex(/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/, says("must be the name of a node or a cluster"));
+
+/** An IPv4 address or a DNS name. */
+export const Ipv4OrName = z
+  .string(says("must be text"))
+  .max(253, { error: "must have at most 253 characters", abort: true })
+  .refine(isIpv4OrName, says("must be an IPv4 address or a DNS name"));
 
 export const Enabled = z.boolean(says("must be true or false")).optional();
 export const Description = z.string(says("must be text")).max(4096, says("must be at most 4096 characters")).optional();

@@ -4,7 +4,7 @@ import { parseCidr } from "../../../lib/net/cidr.ts";
 import { GatewayType } from "./domain-items.ts";
 import { Requires } from "../../values/features.ts";
 import { Fqdn } from "../../values/values.ts";
-import { decimal, isIpv4OrName, ItemPort, says, whole } from "../common/fields.ts";
+import { decimal, Ipv4OrName, ItemPort, NodeRef, oneLine, says, whole } from "../common/fields.ts";
 
 /** Most entries of each list in the section. */
 export const GATEWAY_LIMITS = {
@@ -29,17 +29,8 @@ export type LatencyMode = z.infer<typeof LatencyMode>;
 const Flag = z.boolean(says("must be true or false"));
 const Rate = decimal(0, 1_000_000).meta({ description: "Mbit/s; below 1 is unlimited" });
 const Ipv4 = z.string(says("must be text")).refine(isIPv4, says("must be an IPv4 address"));
-const NodeRef = z
-  .string(says("must be text"))
-  .regex(/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/, says("must be the name of a node or a cluster"));
-
 /** The id of a path: any text for people that fits on a line. */
-const PathName = z
-  .string(says("must be text"))
-  .min(1, says("must not be empty"))
-  .max(128, says("must have at most 128 characters"))
-  // oxlint-disable-next-line no-control-regex -- they are what is refused
-  .regex(/^[^\u0000-\u001f\u007f]+$/, says("must not have control characters"));
+const PathName = oneLine(128);
 
 /** The fields of the section that are not lists. */
 export const gatewayScalars = {
@@ -48,12 +39,7 @@ export const gatewayScalars = {
     .enum(GatewayType.options, says("must be one of public, private, hub"))
     .optional()
     .meta({ description: "Who may dial it" }),
-  host: z
-    .string(says("must be text"))
-    .max(253, { error: "must have at most 253 characters", abort: true })
-    .refine(isIpv4OrName, says("must be an IPv4 address or a DNS name"))
-    .optional()
-    .meta({ description: "What other nodes dial: IPv4 address or DNS name" }),
+  host: Ipv4OrName.optional().meta({ description: "What other nodes dial: IPv4 address or DNS name" }),
   port: ItemPort.optional().meta({ description: "TCP port it listens on and advertises" }),
   udpEnabled: Flag.optional(),
   udpPort: ItemPort.optional().meta({ description: "8443 by default" }),

@@ -59,6 +59,8 @@ const config = (of: string): JsonObject => ({
   snmp: { authPassphrase: canary(`${of} snmp auth`), privacyPassphrase: canary(`${of} snmp privacy`) },
   vpn: { networks: [{ name: "n", wireguard: { clients: [{ name: "c", presharedKey: canary(`${of} vpn`) }] } }] },
   apigw: { key: canary(`${of} apigw`) },
+  cluster: { shared: canary(`${of} cluster`) },
+  alert: { thresholds: [{ name: "disk", command: `notify --token ${canary(`${of} alert`)}` }] },
 });
 
 async function plantState({ stateDir, root }: Directories): Promise<string> {

@@ -33,6 +33,7 @@ describe("hideSecrets", () => {
       { authPassphrase: "", privacyPassphrase: "", port: 161 },
     ],
     ["vpn", client("c", { presharedKey: "s" }), client("c", { presharedKey: "" })],
+    ["cluster", { host: "192.0.2.1", shared: "s" }, { host: "192.0.2.1", shared: "" }],
     [
       "exec",
       container({ variables: [{ name: "A", value: "s" }] }),
@@ -87,6 +88,7 @@ describe("hideSecrets", () => {
       { users: [{ Community: "s" }], traps: { communityString: "s" } },
       { users: [{ Community: "" }], traps: { communityString: "" } },
     ],
+    ["apigw", { enabled: true, key: "s", privateKey: "s" }, { enabled: true, key: "", privateKey: "" }],
     ["_bgp", { groups: [{ name: "g", community: "65000:1" }] }, { groups: [{ name: "g", community: "65000:1" }] }],
     ["alert", { publicKey: "k", tokenUrl: "u", keyId: "i" }, { publicKey: "k", tokenUrl: "u", keyId: "i" }],
   ])("of %s %j shows %j", (section, body, shown) => {
@@ -124,6 +126,7 @@ describe("keepSecrets", () => {
       { authPassphrase: "s", privacyPassphrase: "t" },
       { authPassphrase: "s", privacyPassphrase: "t" },
     ],
+    ["null", "snmp", { authPassphrase: null }, { authPassphrase: "s" }, { authPassphrase: "s" }],
     ["below an object", "vpn", client("c", {}), client("c", { presharedKey: "s" }), client("c", { presharedKey: "s" })],
     [
       "rightly empty",
@@ -147,16 +150,22 @@ describe("keepSecrets", () => {
       token: "c",
     };
     const body = { targets: [{ id: "2", http: { password: "" } }, { http: { password: "" } }], token: "" };
-    expect(keepSecrets("alert", body, stored)).toEqual({
+    expect(keepSecrets("dns", body, stored)).toEqual({
       targets: [{ id: "2", http: { password: "b" } }, { http: { password: "" } }],
       token: "c",
     });
   });
 
   it("keeps a secret of any such name", () => {
-    const stored = { users: [{ name: "a", community: "c", authToken: "t" }] };
-    const body = { users: [{ name: "a", community: "", authToken: "" }] };
-    expect(keepSecrets("snmp", body, stored)).toEqual(stored);
+    const stored = { users: [{ name: "a", authToken: "t" }] };
+    const body = { users: [{ name: "a", authToken: "" }] };
+    expect(keepSecrets("dns", body, stored)).toEqual(stored);
+  });
+
+  it("drops stored secrets that a closed section has no field for", () => {
+    const stored = { enabled: true, authPassphrase: "s", community: "c", users: [{ name: "a", token: "t" }] };
+    expect(keepSecrets("snmp", { enabled: false }, stored)).toEqual({ enabled: false, authPassphrase: "s" });
+    expect(keepSecrets("apigw", { enabled: false }, { privateKey: "k" })).toEqual({ enabled: false });
   });
 
   it("finds an item that moved", () => {

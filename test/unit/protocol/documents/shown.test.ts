@@ -53,8 +53,18 @@ test("hides what is not known to be harmless, and reports it to the scrubber", (
 });
 
 test("shows only the names of the fields of a section without a schema", () => {
-  const value = { authPassphrase: "s1", port: 161 };
-  expect(shownValue("snmp", value)).toEqual({ shown: { authPassphrase: LEFT_OUT, port: LEFT_OUT }, leftOut: ["s1"] });
+  const value = { upstream: "s1", port: 53 };
+  expect(shownValue("dns", value)).toEqual({ shown: { upstream: LEFT_OUT, port: LEFT_OUT }, leftOut: ["s1"] });
+});
+
+test("hides the pass phrases of SNMP, a shared secret of clusters and the commands of thresholds", () => {
+  const snmp = { username: "nms", authPassphrase: "s1", privacyPassphrase: "s2", community: "s3" };
+  expect(shownValue("snmp", snmp)).toEqual({
+    shown: { username: "nms", authPassphrase: LEFT_OUT, privacyPassphrase: LEFT_OUT, community: LEFT_OUT },
+    leftOut: ["s1", "s2", "s3"],
+  });
+  expect(shownValue("cluster", { host: "192.0.2.1", shared: "s1" }).leftOut).toEqual(["s1"]);
+  expect(shownValue("alert", { thresholds: [{ name: "disk", command: "s1" }] }).leftOut).toEqual(["s1"]);
 });
 
 test("finds items by their ids", () => {
