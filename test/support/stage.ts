@@ -31,15 +31,17 @@ export interface StageOptions {
   readonly host?: string;
   readonly isTls?: boolean;
   readonly agent?: ProgramOptions & { readonly more?: readonly string[] };
+  /** Further options of the controller. */
+  readonly controller?: readonly string[];
 }
 
 /** Starts all three and registers the node. */
 export async function startStage(dir: string, given: StageOptions = {}): Promise<Stage> {
-  const { host = "127.0.0.1", isTls = false, agent: starting = {} } = given;
+  const { host = "127.0.0.1", isTls = false, agent: starting = {}, controller: more = [] } = given;
   const port = await freePort();
   const proxy = await FaultProxy.start(await freePort(), port);
   const origin = `${isTls ? "https" : "http"}://${host}:${proxy.port}`;
-  const options = ["--url", origin, ...(isTls ? ["--tls"] : [])];
+  const options = ["--url", origin, ...(isTls ? ["--tls"] : []), ...more];
   const controller = await startController(dir, port, options);
   const agent = await startAgent(join(dir, "node"), starting);
   const uid = await registerNode(controller, agent, "node");

@@ -108,8 +108,9 @@ export async function takeLock(options: LockOptions): Promise<ControllerLock> {
         else await held.query("SELECT 1");
       } catch (error) {
         if (held !== undefined) lose(held, error);
+        // What prevents that it is taken again matters more than how it was lost.
+        else if (error instanceof HostError && error.code === "store-unavailable") lost = error;
         if (!(error instanceof TakenOver)) continue;
-        lost = error;
         onTakenOver(error);
         return;
       }

@@ -26,27 +26,43 @@ export interface TestPostgres {
   createDatabase(): Promise<PostgresSettings>;
   /** Runs statements as an administrator in a database. */
   query(database: string, text: string): Promise<readonly Record<string, unknown>[]>;
-  /** Ends the server as a crash does, and waits until nothing is left of it. */
+  /** Ends the server as a crash does. */
   kill(): Promise<void>;
+  /** Ends the server in order; its clients are disconnected. */
+  stop(): Promise<void>;
   start(): Promise<void>;
+  /** Replaces the certificate, which new connections get, and ends the connections. */
+  setCertificate(tls: ServerTls): Promise<void>;
+  /** Ends all connections of clients. */
+  disconnect(): Promise<void>;
   /** Ends the server and removes its files. */
   remove(): Promise<void>;
 }
 
+/** Certificate and key in PEM. */
+interface ServerTls {
+  readonly cert: string;
+  readonly key: string;
+}
+
 interface PostgresOptions {
-  /** Certificate and key in PEM, for TLS. */
-  readonly tls?: { readonly cert: string; readonly key: string };
+  readonly tls?: ServerTls;
   /** First lines of pg_hba.conf. */
   readonly access?: readonly string[];
+  /** Further lines of postgresql.conf. */
+  readonly settings?: readonly string[];
+  /** Directory of its files; one of its own by default. */
+  readonly root?: string;
 }
 
 const USER = "holdfast";
 
-export async function startPostgres({ tls, access = [] }: PostgresOptions = {}): Promise<TestPostgres> {
+export async function startPostgres(options: PostgresOptions = {}): Promise<TestPostgres> {
+  const { tls, access = [] } = options;
   const programs = globSync("/usr/lib/postgresql/*/bin").sort().at(-1);
   if (programs === undefined) throw new Error("the package postgresql is not installed");
   const owner = serverUser();
-  const root = mkdtempSync(join(tmpdir(), "hf-pg-"));
+  const root = options.root ?? mkdtempSync(join(tmpdir(), "hf-pg-"));
   const data = join(root, "data");
   const port = await freePort();
   if (owner.uid !== undefined) chownSync(root, owner.uid, owner.gid);
@@ -57,19 +73,23 @@ export async function startPostgres({ tls, access = [] }: PostgresOptions = {}):
   const hba = join(data, "pg_hba.conf");
   writeFileSync(hba, [...access, readFileSync(hba, "utf8")].join("\n"));
   const settings = [`port=${port}`, `listen_addresses='127.0.0.1'`, `unix_socket_directories='${root}'`, "fsync=off"];
-  if (tls !== undefined) {
-    mkdirSync(join(root, "tls"));
-    for (const [name, content] of [
-      ["cert.pem", tls.cert],
-      ["key.pem", tls.key],
-    ] as const) {
+  settings.push(...(options.settings ?? []));
+  const writeCertificate = ({ cert, key }: ServerTls): void => {
+    const files = [
+      ["cert.pem", cert],
+      ["key.pem", key],
+    ] as const;
+    for (const [name, content] of files) {
       const path = join(root, "tls", name);
       writeFileSync(path, content, { mode: 0o600 });
       if (owner.uid !== undefined) chownSync(path, owner.uid, owner.gid);
-      settings.push(`ssl_${name.replace(".pem", "")}_file='${path}'`);
     }
+  };
+  if (tls !== undefined) {
+    mkdirSync(join(root, "tls"));
     chmodSync(join(root, "tls"), 0o755);
-    settings.push("ssl=on");
+    writeCertificate(tls);
+    settings.push("ssl=on", ...["cert", "key"].map((name) => `ssl_${name}_file='${join(root, "tls", name)}.pem'`));
   }
   appendFileSync(join(data, "postgresql.conf"), `\n${settings.join("\n")}\n`);
   let server: ChildProcess | undefined;
@@ -103,6 +123,10 @@ export async function startPostgres({ tls, access = [] }: PostgresOptions = {}):
       return true;
     });
   };
+  const disconnect = async (): Promise<void> => {
+    const others = "pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    await query("postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${others}`);
+  };
   await start();
   return {
     port,
@@ -115,7 +139,14 @@ export async function startPostgres({ tls, access = [] }: PostgresOptions = {}):
     },
     query,
     start,
+    disconnect,
     kill: () => end("SIGKILL"),
+    stop: () => end("SIGINT"),
+    async setCertificate(changed) {
+      writeCertificate(changed);
+      await query("postgres", "SELECT pg_reload_conf()");
+      await disconnect();
+    },
     async remove() {
       await end("SIGINT");
       rmSync(root, { recursive: true, force: true });

@@ -12,6 +12,8 @@ export type Fault =
   | { readonly kind: "black-hole"; readonly from: "node" | "controller" | "both" }
   /** Passes bytes from the controller at this rate at most. */
   | { readonly kind: "slow"; readonly bytesPerSecond: number }
+  /** Passes what the controller sends this much later. */
+  | { readonly kind: "late"; readonly delayMs: number }
   /** Passes this number of bytes from the controller, then ends the connection: in order, or by a reset. */
   | { readonly kind: "cut"; readonly afterBytes: number; readonly by: "end" | "reset" }
   /** Answers every new connection itself, as a server that is not the controller. */
@@ -125,6 +127,10 @@ export class FaultProxy {
         node.write(chunk.subarray(at, at + 1));
       }
       controller.resume();
+      return;
+    }
+    if (fault.kind === "late") {
+      setTimeout(() => node.write(chunk), fault.delayMs);
       return;
     }
     if (fault.kind !== "cut") {
