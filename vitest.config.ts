@@ -3,12 +3,13 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { UNDER_UNITS } from "./test/support/machine/real-units.ts";
 import { durationKey, readDurations, RunReporter } from "./test/support/run-reporter.ts";
 import { SEED } from "./test/support/sample.ts";
+import { NOT_ON_POSTGRES, ON_POSTGRES } from "./test/support/control-plane/on-postgres.ts";
 import { LEFT_OUT } from "./test/support/machine/units-left-out.ts";
 
 /** Files that take as many seconds begin before all others, so that the workers end together. */
 const LONG_SECONDS = 30;
 
-const LAYERS = ["e2e", "integration", "unit"];
+const LAYERS = ["e2e", "integration", "unit", "postgres"];
 
 /** Begins with the longest files; after them one layer follows the other, since a worker is started anew for each change of the project. */
 class LongestFirst extends BaseSequencer {
@@ -29,10 +30,14 @@ const maxWorkers = 4;
 // What never comes takes so long to fail; a machine that is busy with other work may take minutes for a second.
 const expectations = { poll: { timeout: 120_000 } };
 
+const RUN_DIRECTORY = "test/support/run-directory.ts";
 const LEAVES_NOTHING = "test/support/process-wide.ts";
 
 const leftOut = UNDER_UNITS ? LEFT_OUT : [];
 const leftOutTests = leftOut.flatMap(({ tests = [] }) => tests);
+
+/** Leaves tests out by parts of their names. */
+const namedOtherwise = (parts: readonly string[]) => ({ testNamePattern: new RegExp(`^(?!.*(?:${parts.join("|")}))`) });
 
 // No module keeps state and none is mocked: nothing is isolated, since loading them anew for each file takes a second.
 const common = {
@@ -48,7 +53,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     reporters: ["default", new RunReporter(SEED)],
-    globalSetup: "test/support/run-directory.ts",
+    globalSetup: RUN_DIRECTORY,
     projects: [
       {
         test: {
@@ -69,10 +74,21 @@ export default defineConfig({
       {
         test: {
           ...common,
+          name: "postgres",
+          include: [...ON_POSTGRES],
+          exclude: ["test/unit/controller/http/**", "test/unit/controller/store/**"],
+          ...namedOtherwise(NOT_ON_POSTGRES),
+          setupFiles: LEAVES_NOTHING,
+          globalSetup: [RUN_DIRECTORY, "test/support/control-plane/postgres-project.ts"],
+        },
+      },
+      {
+        test: {
+          ...common,
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
           exclude: leftOut.flatMap(({ file, tests }) => (tests === undefined ? [file] : [])),
-          ...(UNDER_UNITS ? { testNamePattern: new RegExp(`^(?!.*(?:${leftOutTests.join("|")}))`) } : {}),
+          ...(UNDER_UNITS ? namedOtherwise(leftOutTests) : {}),
           setupFiles: LEAVES_NOTHING,
         },
       },

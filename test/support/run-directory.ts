@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { freemem, tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { unescaped } from "../../src/host/data-store/remove.ts";
 import { UNDER_UNITS } from "./machine/real-units.ts";
 
@@ -24,13 +24,16 @@ const UNMOUNT_MS = 10_000;
  * syncs its files all the time, for which tests on a disk wait longer than they compute. Under units `TMPDIR` is set by their machine.
  */
 export function setup(): (() => void) | undefined {
-  if (UNDER_UNITS) return undefined;
+  if (UNDER_UNITS || isOurs(tmpdir())) return undefined;
   const dir = madeInMemory() ?? made(tmpdir());
   // For everybody, as /tmp is: some programs run as other users.
   chmodSync(dir, 0o1777);
   process.env["TMPDIR"] = dir;
   return () => removeTree(dir);
 }
+
+/** Reports whether a directory is the one of this run; every project whose setup needs it makes it, the first one does. */
+const isOurs = (dir: string): boolean => basename(dir).startsWith(`hf${process.pid}.`);
 
 function hasRoom(): boolean {
   try {

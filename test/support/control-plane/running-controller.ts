@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +9,7 @@ import { startController, type Controller, type ControllerOptions } from "../../
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { peekClaims } from "../../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../../src/protocol/values/values.ts";
+import { lendDatabase } from "./test-store.ts";
 import { makeIdentity, register, TestNode, type TestIdentity } from "./node-client.ts";
 
 /** Creates a directory that is removed at the end of the test. */
@@ -65,11 +68,24 @@ export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
 export async function runController(options: Partial<ControllerOptions> = {}): Promise<Controller> {
   const dataDir = options.dataDir ?? (await temporaryDirectory());
   const log = pino({ level: "silent" });
-  const controller = await startController({ listen: "127.0.0.1:0", log, ...options, dataDir });
+  const store = await storeOf(dataDir);
+  const controller = await startController({ listen: "127.0.0.1:0", log, ...store, ...options, dataDir });
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => (closing ??= controller.close());
   onTestFinished(close);
   return { ...controller, close };
+}
+
+/** Returns the setting of the store, the same for the same state; in the project `postgres` it is the address of a test's database. */
+async function storeOf(dataDir: string): Promise<Pick<ControllerOptions, "store">> {
+  const path = join(tmpdir(), `${createHash("sha256").update(dataDir).digest("hex")}.store`);
+  if (existsSync(path)) return { store: readFileSync(path, "utf8") };
+  const lent = await lendDatabase();
+  if (lent === undefined) return {};
+  const { host, port, user, database } = lent.address;
+  const store = `postgres://${user}@${encodeURIComponent(host)}:${port}/${database}`;
+  writeFileSync(path, store);
+  return { store };
 }
 
 /** Issues a license and registers a node with it. */

@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "kysely";
-import { onTestFinished } from "vitest";
+import { inject, onTestFinished } from "vitest";
 import type { Clock } from "../../../src/host/clock.ts";
 import type { StoreDatabase } from "../../../src/controller/store/database.ts";
 import { connectPostgres } from "../../../src/controller/store/postgres.ts";
-import { parseStoreUrl } from "../../../src/controller/store/postgres-settings.ts";
-import { migrateShared } from "../../../src/controller/store/schema.ts";
+import type { PostgresAddress } from "../../../src/controller/store/postgres-settings.ts";
 import { openMemoryStore } from "../../../src/controller/store/sqlite.ts";
 import { storeIn, type Store } from "../../../src/controller/stores.ts";
+import type { SharedPostgres } from "./postgres-project.ts";
 
 /** A controller's store that is gone with its test. */
 export interface TestStore extends Store {
@@ -16,10 +16,9 @@ export interface TestStore extends Store {
   query<Row = Record<string, unknown>>(text: string): Promise<readonly Row[]>;
 }
 
-/** Opens an empty store: in memory, or, if HOLDFAST_TEST_STORE is the address of a PostgreSQL, in a new database there. */
+/** Opens an empty store: in memory, or, in the project `postgres`, in a database of the running test. */
 export async function openTestStore(clock?: Clock): Promise<TestStore> {
-  const address = process.env["HOLDFAST_TEST_STORE"];
-  const database = address === undefined ? openMemoryStore() : await openPostgresDatabase(address);
+  const database = (await lendDatabase())?.database ?? openMemoryStore();
   return {
     ...storeIn(database, clock),
     database,
@@ -34,20 +33,48 @@ export async function freshStore(): Promise<TestStore> {
   return store;
 }
 
-async function openPostgresDatabase(text: string): Promise<StoreDatabase> {
-  const address = parseStoreUrl(text);
-  const lock = { check: () => undefined };
-  const name = `test_${randomUUID().replaceAll("-", "")}`;
-  const admin = connectPostgres({ address }, lock);
-  await sql.raw(`create database ${name}`).execute(admin.db);
-  const database = connectPostgres({ address: { ...address, database: name } }, lock);
-  await migrateShared(database);
-  return {
-    ...database,
-    async close() {
-      await database.close();
-      await sql.raw(`drop database ${name}`).execute(admin.db);
-      await admin.close();
-    },
-  };
+/** A database on PostgreSQL with empty tables. */
+interface LentDatabase {
+  /** Stays open beyond the test, since connections cost more than most tests. */
+  readonly database: StoreDatabase;
+  readonly address: PostgresAddress;
+}
+
+/** Databases of this worker that no test uses. */
+const free: LentDatabase[] = [];
+
+const UNLOCKED = { check: () => undefined };
+
+/** Empties the tables; foreign keys do not matter meanwhile. */
+const EMPTY = sql.raw(`do $$ declare t regclass; begin
+  set local session_replication_role = replica;
+  for t in select oid from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace
+    and relname <> 'holdfast_schema' and pg_relation_size(oid) > 0
+  loop
+    if pg_relation_size(t) > 1000000 then execute format('truncate %s cascade', t);
+    else execute format('delete from %s', t);
+    end if;
+  end loop;
+end $$`);
+
+/** Returns a database for the running test, which only this test uses; undefined outside the project `postgres`. */
+export async function lendDatabase(): Promise<LentDatabase | undefined> {
+  const shared = inject("postgres");
+  if (shared === undefined) return undefined;
+  const lent = free.pop() ?? (await createDatabase(shared));
+  onTestFinished(async () => {
+    await EMPTY.execute(lent.database.db);
+    free.push(lent);
+  });
+  return lent;
+}
+
+async function createDatabase({ host, port, user, template }: SharedPostgres): Promise<LentDatabase> {
+  const addressOf = (database: string): PostgresAddress => ({ host, port, user, database, isVerified: false });
+  const database = `test_${randomUUID().replaceAll("-", "")}`;
+  const admin = connectPostgres({ address: addressOf("postgres") }, UNLOCKED);
+  await sql.raw(`create database ${database} template ${template}`).execute(admin.db);
+  await admin.close();
+  const opened = connectPostgres({ address: addressOf(database) }, UNLOCKED);
+  return { address: addressOf(database), database: { ...opened, close: () => Promise.resolve() } };
 }

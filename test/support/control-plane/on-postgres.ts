@@ -1,0 +1,48 @@
+import { TESTS_ALL } from "../sample.ts";
+
+const AREA = "test/unit/controller";
+
+/** Tests of what the controller stores: the rest only needs some store, and takes PostgreSQL for it if all tests are requested. */
+const STORED = [
+  "stores",
+  "controller",
+  "access/{oauth,routes,store}",
+  "channel/{awaiting,first-license,ip-lock,registration,sessions,telemetry-intake,triggers}",
+  "channel/documents/*",
+  "clusters/*",
+  "config/{item-routes,routes}",
+  "containers/output-store",
+  "events/routes",
+  "images/*",
+  "nodes/routes",
+  "org/*",
+  "stats/*",
+];
+
+/** Files of unit tests that run a second time with the store on PostgreSQL. */
+export const ON_POSTGRES: readonly string[] = TESTS_ALL
+  ? [`${AREA}/**/*.test.ts`]
+  : STORED.map((name) => `${AREA}/${name}.test.ts`);
+
+/** Tests in them that do not run there. */
+export const NOT_ON_POSTGRES: readonly string[] = [
+  // Of the file of SQLite.
+  "the first start makes secrets that only their owner can read",
+  "a damaged database is named and left as it is",
+  "the token is nowhere in the database",
+  "a node that cannot be stored hears that it is not to blame",
+  "who does not come back after a crash or a restart is missed",
+  "a right to one node, and the right to see or manage nodes, activates none",
+  // Expect an order of calls that begin at the same time, which connections do not keep.
+  "batches of useless records are charged by their records",
+  "no more than 64 triggers wait for one node",
+  "a trigger that waits for a node is not sent again to where it is held",
+  "a change raises the version and is announced once",
+  // Fill a share with many thousand rows, one statement each.
+  "refuses a range that holds too much",
+  "what nodes send pushes out nothing that the control plane wrote",
+  "is a share per node, of which the oldest go",
+  "one node holds a share and no more, and takes nothing from another",
+  "a node that has had its share loses its oldest, and no other does",
+  "the health check answers while one node floods",
+];
