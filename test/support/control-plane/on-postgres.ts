@@ -2,20 +2,19 @@ import { TESTS_ALL } from "../sample.ts";
 
 const AREA = "test/unit/controller";
 
-/** Tests of what the controller stores: the rest only needs some store, and takes PostgreSQL for it if all tests are requested. */
+/** Tests of what the controller stores. The rest, which only needs some store, runs there if all tests are requested. */
 const STORED = [
   "stores",
   "controller",
-  "access/{oauth,routes,store}",
+  "access/{routes,store}",
   "channel/{awaiting,first-license,ip-lock,registration,sessions,telemetry-intake,triggers}",
   "channel/documents/*",
   "clusters/*",
-  "config/{item-routes,routes}",
+  "config/item-routes",
   "containers/output-store",
   "events/routes",
-  "images/*",
+  "images/store",
   "nodes/routes",
-  "org/*",
   "stats/*",
 ];
 

@@ -9,7 +9,8 @@ import { systemClock } from "../../../../src/host/clock.ts";
 import type { Executor, StoreDatabase } from "../../../../src/controller/store/database.ts";
 import { connectPostgres, openPostgresStore } from "../../../../src/controller/store/postgres.ts";
 import { parseStoreUrl, type PostgresSettings } from "../../../../src/controller/store/postgres-settings.ts";
-import { BASELINE_VERSION, sqliteBaseline, type SchemaStep } from "../../../../src/controller/store/schema.ts";
+import { BASELINE_VERSION, sqliteMigrations, type SchemaStep } from "../../../../src/controller/store/schema.ts";
+import { migrateSchema } from "../../../../src/host/files/schema.ts";
 import { testCertificate } from "../../../support/certificates.ts";
 import { engineAnswers, EXPECTED } from "../../../support/control-plane/engine-answers.ts";
 import { startPostgres, type TestPostgres } from "../../../support/control-plane/postgres.ts";
@@ -86,7 +87,7 @@ describe("the schema", () => {
     const settings = await database();
     await open(settings);
     const sqlite = new DatabaseSync(":memory:");
-    sqlite.exec(sqliteBaseline());
+    migrateSchema(sqlite, sqliteMigrations());
     const shape = await postgresShape((text) => server.query(settings.address.database, text));
     const expected = sqliteShape(sqlite).map(({ name, columns, indexes, references }) => ({
       name,
@@ -126,9 +127,9 @@ describe("the schema", () => {
     await store.close();
     expect(await tables()).toEqual(["first", "second"]);
     // An older program can use what only gained a table.
-    await (await open(settings)).close();
+    await (await open(settings, { steps: [] })).close();
     await (await open(settings, { steps: [table("first"), table("second"), table("third", true)] })).close();
-    await expect(open(settings)).rejects.toMatchObject({ code: "state-too-new" });
+    await expect(open(settings, { steps: [] })).rejects.toMatchObject({ code: "state-too-new" });
   });
 });
 
