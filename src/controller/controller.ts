@@ -196,6 +196,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     sources,
     turns,
     locations: state.locations,
+    keyForm: settings.nodeKeys,
   });
   const clusters = new ClusterService({ ...base, ...identity, events, changes });
   const services: Services = {

@@ -1,3 +1,4 @@
+import { KeyForm } from "./nodes/client-keys.ts";
 import { parseArgs } from "node:util";
 import { errnoOf, InputError, toError } from "../errors.ts";
 import { nearest } from "../lib/text/nearest.ts";
@@ -24,6 +25,7 @@ const OPTIONS = {
   store: { type: "string" },
   "store-password-file": { type: "string" },
   "store-ca-file": { type: "string" },
+  "node-keys": { type: "string" },
   "secret-overlap": { type: "string" },
   state: { type: "string" },
   run: { type: "string" },
@@ -55,6 +57,7 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
       store: values.store,
       storePasswordFile: values["store-password-file"],
       storeCaFile: values["store-ca-file"],
+      nodeKeys: keyFormOf(values["node-keys"]),
       // What is no number is refused by the settings, which name the option.
       secretOverlapSeconds: values["secret-overlap"] === undefined ? undefined : Number(values["secret-overlap"]),
     }),
@@ -62,6 +65,17 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
     ...(values["trusted-proxy"].length === 0 ? {} : { trustedProxies: listOf(values["trusted-proxy"]) }),
     ...(values.tls ? { tls: "self" as const } : {}),
   };
+}
+
+/** @throws {InputError} `usage` */
+function keyFormOf(text: string | undefined): KeyForm | undefined {
+  if (text === undefined) return undefined;
+  const form = KeyForm.safeParse(text);
+  if (form.success) return form.data;
+  throw new InputError(
+    "usage",
+    `--node-keys: '${text.slice(0, 64)}' is no form of keys; use ${KeyForm.options.join(" or ")}`,
+  );
 }
 
 /** Splits an option that may be repeated or comma-separated. */

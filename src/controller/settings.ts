@@ -1,3 +1,4 @@
+import { KeyForm } from "./nodes/client-keys.ts";
 import { isIP } from "node:net";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
@@ -44,6 +45,8 @@ export const ControllerSettings = z.object({
   /** File with the certificates that the PostgreSQL server's is checked against, in PEM. */
   storeCaFile: z.string().min(1).max(4096).optional(),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
+  /** Form of nodes' public keys in the API. */
+  nodeKeys: KeyForm.default("text"),
   /** Time for which the earlier secret of a service user stays valid after a new one is generated; 0: it ends at once. */
   secretOverlapSeconds: z.int().min(0).max(604_800).default(0),
   /** Limit of open sessions; further nodes must retry later. */
@@ -70,6 +73,7 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["store", "--store"],
   ["storePasswordFile", "--store-password-file"],
   ["storeCaFile", "--store-ca-file"],
+  ["nodeKeys", "--node-keys"],
   ["secretOverlapSeconds", "--secret-overlap"],
 ]);
 

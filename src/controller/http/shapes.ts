@@ -18,7 +18,9 @@ export const PublicNode = z
     cluster: Fqdn.optional(),
     tags: Tags,
     tgTags: Tags,
-    keys: z.record(Text, JsonObject).meta({ description: "Public keys as JWK by purpose" }),
+    keys: z.record(Text, z.union([Text, JsonObject])).meta({
+      description: "Public keys by purpose: base64 text, or JWK if the controller is started with `--node-keys jwk`",
+    }),
     tgrn: Text,
     lastip: Text.optional(),
     lock: z

@@ -1,7 +1,7 @@
-import type { NodeKeys } from "../../protocol/values/keys.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { defined } from "../../lib/defined.ts";
+import { shownKeys } from "./client-keys.ts";
 import type { ListedNode } from "./records.ts";
 
 /** A node in the form of `GET /node`: `last_connect` in milliseconds, the other times in seconds. */
@@ -25,7 +25,7 @@ export function publicNode(record: ListedNode, view: View): PublicNode {
     cluster: record.cluster,
     tags: record.tags,
     tgTags: systemTags(record),
-    keys: publicKeys(record.keys),
+    keys: shownKeys(record.keys, record.clientKeys ?? {}, record.keyForm ?? "text"),
     tgrn: tgrn.node(uid),
     lastip: record.lastIp,
     lock: lockOf(record),
@@ -72,10 +72,4 @@ function heartbeatOf(record: ListedNode): Record<string, unknown> | undefined {
     timestamp: Math.floor(record.heartbeat.at / 1000),
     source: "control-channel",
   };
-}
-
-/** Returns the public keys; WireGuard keys as `EC`/`X25519` with padded base64, as `wg` prints them. */
-function publicKeys(keys: NodeKeys): Record<string, unknown> {
-  const wireguard = Buffer.from(keys.wireguard.x, "base64url").toString("base64");
-  return { identity: keys.auth, overlay: keys.overlay, wireguard: { kty: "EC", crv: "X25519", x: wireguard } };
 }

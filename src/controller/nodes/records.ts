@@ -6,6 +6,7 @@ import type { DocumentApplied, Heartbeat } from "../../protocol/channel/methods.
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 
+import type { ClientKeys, KeyForm } from "./client-keys.ts";
 import type { Location } from "./locations.ts";
 
 /** A node in the control plane, as lists have it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
@@ -21,6 +22,10 @@ export interface ListedNode {
   readonly cluster: string | undefined;
   readonly tags: Readonly<Record<string, string>>;
   readonly keys: NodeKeys;
+  /** Public keys that clients keep for it, by name. */
+  readonly clientKeys?: ClientKeys | undefined;
+  /** Form in which its keys are shown; text by default. */
+  readonly keyForm?: KeyForm | undefined;
   readonly isOnline: boolean;
   readonly lastIp: string | undefined;
   /** Place of that address. */

@@ -4,6 +4,8 @@ import { parseCidr } from "../../lib/net/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
 import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
 import { anyOf, tgrn } from "../access/policies/permissions.ts";
+import { ClientKey, KeyName, shownKeys } from "./client-keys.ts";
+import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { parseProjection, projectNode } from "./projection.ts";
 import { publicNode, type View } from "./public-node.ts";
 import type { Caller } from "../http/caller.ts";
@@ -181,6 +183,24 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         }
         const change = { ...defined({ state, cluster }) };
         return changeResponse(await nodes.update(nodeID, change, caller.name), caller, change);
+      },
+    }),
+    route({
+      method: "PUT",
+      path: "/node/{nodeID}/keys/{keyName}",
+      operationId: "setNodeKey",
+      summary: "Keep a public key for a node, such as that of a WireGuard endpoint",
+      tag,
+      access: { to: "resource", permissions: ["nodes::configure:apigw"], resource: onNode },
+      params: NodeParams.extend({ keyName: z.string().max(256) }),
+      body: { schema: ClientKey },
+      answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
+      handle: async ({ params: { nodeID, keyName }, body, caller }) => {
+        const name = KeyName.safeParse(keyName);
+        if (!name.success) throw new Violations([`keyName: ${firstIssueText(name.error)}`]);
+        const record = await nodes.setClientKey(nodeID, name.data, body, caller.name);
+        const { [name.data]: shown } = shownKeys(record.keys, { [name.data]: body }, record.keyForm ?? "text");
+        return changeResponse(record, caller, { keys: { [name.data]: shown } });
       },
     }),
     route({

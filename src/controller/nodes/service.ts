@@ -6,6 +6,7 @@ import { defined } from "../../lib/defined.ts";
 import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 import type { AlertStore } from "../events/alert-store.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
+import { Violations } from "../http/problem.ts";
 import type { Sources } from "../http/sources.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Changes } from "./changes.ts";
@@ -14,6 +15,7 @@ import { isPermitted, placeOf } from "./ip-lock.ts";
 import { reportLock } from "./lock-report.ts";
 import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
 import type { Locations } from "./locations.ts";
+import { hasRoomFor, type ClientKeys, type KeyForm } from "./client-keys.ts";
 import { withoutMembership } from "./membership.ts";
 import type { ListedNode, NodeRecord } from "./records.ts";
 import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
@@ -48,6 +50,8 @@ export interface NodeServiceDeps {
   readonly sources: Pick<Sources, "areHidden" | "isFrontEnd">;
   /** Undefined without a geolocation file. */
   readonly locations: Pick<Locations, "of"> | undefined;
+  /** Form in which public keys are shown; text by default. */
+  readonly keyForm?: KeyForm;
   readonly clock: Clock;
 }
 
@@ -157,6 +161,15 @@ export class NodeService {
     return this.change(uid, user, () => ({ change: { tags }, message: `Tags replaced: ${namesOf(tags)}` }));
   }
 
+  /** Keeps a public key of a client. @throws {Violations} at the limit of 32 */
+  setClientKey(uid: string, name: string, key: ClientKeys[string], user: string): Promise<NodeRecord> {
+    return this.change(uid, user, ({ clientKeys = {} }) => {
+      if (!hasRoomFor(clientKeys, name))
+        throw new Violations(["keyName: cannot add a key: the limit of 32 keys is reached"]);
+      return { change: { clientKeys: { ...clientKeys, [name]: key } }, message: `Public key ${name} set` };
+    });
+  }
+
   setLifecycleState(uid: string, state: LifecycleState, user: string): Promise<NodeRecord> {
     const decision = { change: { lifecycleState: state }, message: `Lifecycle state set to ${state}` };
     return this.change(uid, user, () => decision);
@@ -228,12 +241,13 @@ export class NodeService {
   }
 
   #listed(node: StoredNode, pending: readonly UnacknowledgedDocument[]): ListedNode {
-    const { sessions, locations } = this.#deps;
+    const { sessions, locations, keyForm } = this.#deps;
     return {
       ...node,
       isOnline: sessions.get(node.uid) !== undefined,
       heartbeat: sessions.heartbeat(node.uid) ?? node.heartbeat,
       desired: desiredOf(node, pending),
+      keyForm,
       location: node.lastIp === undefined ? undefined : locations?.of(node.lastIp),
     };
   }

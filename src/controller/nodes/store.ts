@@ -7,6 +7,7 @@ import { NodeKeys, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import { Heartbeat } from "../../protocol/channel/methods.ts";
 import { ShadowMap } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
+import { ClientKeys } from "./client-keys.ts";
 import type { IdentityTrail } from "./identity.ts";
 import type { ReportedShadow } from "./shadow.ts";
 import { json, maybeJson, maybeWord, word } from "../store/columns.ts";
@@ -50,6 +51,7 @@ export interface NodeChange {
   readonly lifecycleState?: LifecycleState | undefined;
   readonly cluster?: string | undefined;
   readonly tags?: Readonly<Record<string, string>>;
+  readonly clientKeys?: ClientKeys;
   readonly config?: Config;
   readonly confirm?: ConfirmRequest | undefined;
   readonly lockedTo?: readonly string[] | undefined;
@@ -141,6 +143,7 @@ type NodeTables = {
     readonly confirm: string | null;
     readonly locked_to: string | null;
     readonly unauthorized_ip: string | null;
+    readonly client_keys: string | null;
     readonly order_id: string | null;
   };
 };
@@ -310,7 +313,7 @@ export function nodeStore(executor: Executor): NodeStore {
         .execute();
     },
     async change(uid, wanted) {
-      const { state, tags, config, confirm } = wanted;
+      const { state, tags, clientKeys, config, confirm } = wanted;
       const has = (key: keyof NodeChange): boolean => Object.hasOwn(wanted, key);
       await db
         .updateTable("nodes")
@@ -319,6 +322,7 @@ export function nodeStore(executor: Executor): NodeStore {
           ...(has("lifecycleState") ? { lifecycle_state: wanted.lifecycleState ?? null } : {}),
           ...(has("cluster") ? { cluster: wanted.cluster ?? null } : {}),
           ...(tags === undefined ? {} : { tags: JSON.stringify(tags) }),
+          ...(clientKeys === undefined ? {} : { client_keys: JSON.stringify(clientKeys) }),
           ...(config === undefined ? {} : { config: JSON.stringify(config) }),
           // Applies to the latest change only.
           confirm: confirm === undefined ? null : JSON.stringify(confirm),
@@ -419,6 +423,7 @@ function readNode(row: NodeRow): StoredNode {
     cluster: row.cluster ?? undefined,
     tags: json(row, "tags", Tags),
     keys: json(row, "keys", NodeKeys),
+    clientKeys: maybeJson(row, "client_keys", ClientKeys),
     lastIp: row.last_ip ?? undefined,
     lockedTo: maybeJson(row, "locked_to", Blocks),
     unauthorizedIp: row.unauthorized_ip ?? undefined,

@@ -2,7 +2,10 @@ import { z } from "zod";
 import { tgrn } from "../access/policies/permissions.ts";
 import { RELATIVE_TIME, usageRange } from "./usage.ts";
 import { readableNodes } from "../events/routes.ts";
-import { hasTags, numberIn, TagFilter } from "../http/query.ts";
+import { Uid } from "../../protocol/values/values.ts";
+import type { Caller } from "../http/caller.ts";
+import { Violations } from "../http/problem.ts";
+import { hasTags, listOf, numberIn, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { refusals, UsageBucketShape } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -20,7 +23,7 @@ export interface StatsRouteDeps {
   readonly clock: Clock;
 }
 
-/** Route of the usage of nodes with given tags that the caller may read, from their flow records. */
+/** Route of the usage of nodes, named or with given tags, that the caller may read, from their flow records. */
 export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly Route[] {
   return [
     route({
@@ -37,6 +40,9 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
         relative_end: Relative,
         intervalInMinutes: numberIn(1, MINUTES_OF_A_YEAR).default(60),
         filters: TagFilter,
+        nodeIDs: listOf(Uid, 1000).meta({
+          description: "Only these nodes, each of which the caller must be able to read",
+        }),
       }),
       answers: {
         200: { description: "The buckets in order", schema: z.array(UsageBucketShape) },
@@ -44,7 +50,7 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
       },
       handle: async ({ query, caller }) => {
         const range = usageRange(query, Math.floor(clock.now() / 1000));
-        const asked = query.filters === undefined ? undefined : await taggedNodes(nodes, query.filters);
+        const asked = await askedNodes(nodes, caller, query);
         const readable = await readableNodes(nodes, caller, "nodes::read", asked);
         return Response.json(await flows.usage(range, readable));
       },
@@ -52,6 +58,28 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
   ];
 }
 
-async function taggedNodes(nodes: Pick<NodeService, "all">, filter: readonly string[]): Promise<readonly string[]> {
-  return (await nodes.all()).filter(({ tags }) => hasTags(tags, filter)).map(({ uid }) => uid);
+/**
+ * Returns the nodes that are named and have the tags; undefined without both.
+ * @throws {InputError} `forbidden` for a named node that the caller may not read; {Violations} for one that does not exist
+ */
+async function askedNodes(
+  nodes: Pick<NodeService, "uids" | "tags">,
+  caller: Caller,
+  {
+    nodeIDs,
+    filters,
+  }: { readonly nodeIDs?: readonly string[] | undefined; readonly filters?: readonly string[] | undefined },
+): Promise<readonly string[] | undefined> {
+  if (nodeIDs === undefined && filters === undefined) return undefined;
+  for (const uid of nodeIDs ?? []) caller.require(["nodes::read"], tgrn.node(uid));
+  const all = await nodes.uids();
+  const known = new Set(all);
+  const lines = (nodeIDs ?? []).flatMap((uid, at) =>
+    known.has(uid) ? [] : [`nodeIDs.${at}: there is no node ${uid}`],
+  );
+  if (lines.length > 0) throw new Violations(lines);
+  if (filters === undefined) return nodeIDs;
+  const named = new Set(nodeIDs ?? all);
+  const tagged = (await nodes.tags()).filter(({ tags }) => hasTags(tags, filters));
+  return tagged.map(({ uid }) => uid).filter((uid) => named.has(uid));
 }

@@ -63,15 +63,14 @@ export const schemaSteps: readonly SchemaStep[] = [
         .addColumn("private_key", types.text, (column) => column.notNull())
         .addColumn("reported", types.text, (column) => column.notNull())
         .modifyEnd(tableEnd.plain),
-      ...(["node_keys", "machine_volumes"] as const).map((table) =>
-        db.schema
-          .createTable(table)
-          .addColumn("node", types.text, (column) => column.notNull().references("nodes.uid").onDelete("cascade"))
-          .addColumn("name", types.text, (column) => column.notNull())
-          .addColumn("record", types.text, (column) => column.notNull())
-          .addPrimaryKeyConstraint(`${table}_pkey`, ["node", "name"])
-          .modifyEnd(tableEnd.keyed),
-      ),
+      db.schema.alterTable("nodes").addColumn("client_keys", types.text),
+      db.schema
+        .createTable("machine_volumes")
+        .addColumn("node", types.text, (column) => column.notNull().references("nodes.uid").onDelete("cascade"))
+        .addColumn("name", types.text, (column) => column.notNull())
+        .addColumn("record", types.text, (column) => column.notNull())
+        .addPrimaryKeyConstraint("machine_volumes_pkey", ["node", "name"])
+        .modifyEnd(tableEnd.keyed),
     ],
   },
   {

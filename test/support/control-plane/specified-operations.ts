@@ -93,6 +93,7 @@ export const SERVED: Readonly<Record<string, readonly string[]>> = {
 
 /** Operations that clients use and the specification lacks, with their permissions. */
 export const BEYOND: Readonly<Record<string, readonly string[]>> = {
+  "PUT /node/{nodeID}/keys/{keyName}": ["nodes::configure:apigw"],
   "PUT /node/{nodeID}/tags": ["nodes::manage"],
   "PUT /cluster/{clusterFQDN}/tags": ["nodes::manage"],
   "PUT /node/{nodeID}/config/snmp": ["nodes::configure:snmp"],

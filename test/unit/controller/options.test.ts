@@ -18,6 +18,7 @@ test.each([
   [["--tls=yes"], "--tls"],
   [["--listen"], "--listen"],
   [["--listen", "--tls"], "--listen"],
+  [["--node-keys", "pem"], "use text or jwk"],
   [["extra"], "extra"],
 ])("%j is a mistake that is named", (argv, says) => {
   expect(() => readOptions(argv)).toThrow(expect.objectContaining({ code: "usage" }) as Error);

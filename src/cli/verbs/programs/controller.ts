@@ -42,6 +42,7 @@ export const controllerVerb: VerbSpec = {
       help: "the authorities of the PostgreSQL server's certificate, PEM (the system's)",
       complete: "file",
     },
+    "node-keys": { value: "FORM", help: "public keys of nodes in the API: text (base64) or jwk (text)" },
     "secret-overlap": {
       value: "SECONDS",
       help: "how long the earlier secret of a service user stays valid beside a new one, at most 604800 (0)",

@@ -64,6 +64,8 @@ const NETWORK = {
 };
 const { cert, key } = await testCertificate({ hosts: ["one.example.net"] });
 const CERTIFICATE = { fqdn: "one.example.net", certificateBody: cert, privateKey: key };
+const PUBLIC_KEY = `${"A".repeat(43)}=`;
+const POINT = `BA${"A".repeat(85)}=`;
 const SAMPLES: Readonly<Record<string, Sample>> = {
   "PUT /node/{nodeID}": { json: { state: "INACTIVE" }, read: [NODE] },
   "PUT /node/{nodeID}/config/alert": {
@@ -165,6 +167,11 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   "POST /v2/node/{nodeID}/exec/volume": {
     json: { name: "Logs", encrypted: false },
     read: ["/v2/node/{nodeID}/exec/volume/Logs"],
+  },
+  "PUT /node/{nodeID}/keys/{keyName}": {
+    json: { kty: "EC", crv: "X25519", x: `${"A".repeat(43)}=` },
+    read: [NODE, "keys"],
+    shown: { identity: PUBLIC_KEY, overlay: POINT, wireguard: PUBLIC_KEY, any: PUBLIC_KEY },
   },
   "PUT /node/{nodeID}/tags": { json: { tags: { Site: "Rome", a: "_" } }, read: [NODE] },
   "PUT /cluster/{clusterFQDN}/tags": { json: { tags: { Site: "Rome", a: "_" } }, read: ["/cluster/{clusterFQDN}"] },

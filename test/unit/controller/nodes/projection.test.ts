@@ -154,8 +154,17 @@ describe("the public form of a node", () => {
   it("spells the WireGuard key as the platform does", () => {
     const x = Buffer.alloc(32, 0xfb).toString("base64url");
     const keys = { ...nodeRecord().keys, wireguard: { kty: "OKP" as const, crv: "X25519" as const, x } };
-    expect(publicNode(nodeRecord({ keys }), "full")["keys"]).toMatchObject({
-      wireguard: { kty: "EC", crv: "X25519", x: Buffer.alloc(32, 0xfb).toString("base64") },
+    const text = Buffer.alloc(32, 0xfb).toString("base64");
+    expect(publicNode(nodeRecord({ keys, keyForm: "jwk" }), "full")["keys"]).toMatchObject({
+      identity: keys.auth,
+      overlay: keys.overlay,
+      wireguard: { kty: "EC", crv: "X25519", x: text },
+    });
+    const zero = Buffer.alloc(32);
+    expect(publicNode(nodeRecord({ keys }), "full")["keys"]).toEqual({
+      identity: zero.toString("base64"),
+      overlay: Buffer.concat([Buffer.of(4), zero, zero]).toString("base64"),
+      wireguard: text,
     });
   });
 });

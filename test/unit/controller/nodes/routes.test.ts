@@ -313,3 +313,43 @@ describe("PUT and DELETE /node/{nodeID}/lock", () => {
     expect(json).toEqual({ uid: one.uid, lock: { addresses: ["192.0.2.7"] } });
   });
 });
+
+describe("PUT /node/{nodeID}/keys/{keyName}", () => {
+  const x = "A".repeat(43);
+  const put = (name: string, json: object, key?: string) =>
+    bench.call("PUT", `/node/${one.uid}/keys/${name}`, { json, ...(key === undefined ? {} : { key }) });
+  const keys = async () => members(members((await bench.call("GET", `/node/${one.uid}`)).json)["keys"]);
+
+  it("keeps a public key as it was written, beside those of the node", async () => {
+    const before = await keys();
+    const jwk = { crv: "X25519", kid: "k", kty: "EC", x: `${x}=` };
+    expect((await put("tg-apigw-wg", jwk)).status).toBe(200);
+    expect(await keys()).toEqual({ ...before, "tg-apigw-wg": `${x}=` });
+    const changer = await bench.keyFor(["nodes::configure:apigw"], [`tgrn:tg::nodes:node/${one.uid}`]);
+    expect((await put("tg-apigw-wg", { ...jwk, kty: "OKP", x }, changer)).json).toEqual({
+      uid: one.uid,
+      keys: { "tg-apigw-wg": x },
+    });
+    expect(await keys()).toEqual({ ...before, "tg-apigw-wg": x });
+    expect((await bench.fleet.node(one.uid))?.clientKeys).toEqual({ "tg-apigw-wg": { ...jwk, kty: "OKP", x } });
+    expect((await put("tg-apigw-wg", jwk, await bench.keyFor(["nodes::manage"]))).status).toBe(403);
+  });
+
+  it("refuses names of the node's own keys, other keys, and the thirty-third", async () => {
+    const jwk = { crv: "X25519", kty: "EC", x };
+    for (const name of ["auth", "identity", "overlay", "wireguard"]) {
+      expect((await put(name, jwk)).json).toEqual(["keyName: is the name of a key of the node itself"]);
+    }
+    expect((await put("A", jwk)).json).toEqual([expect.stringMatching(/^keyName: must be/)]);
+    for (const [change, line] of [
+      [{ crv: "P-256" }, /^crv: /],
+      [{ kty: "RSA" }, /^kty: /],
+      [{ x: "A" }, /^x: must be 32 bytes/],
+    ] as const) {
+      expect((await put("a", { ...jwk, ...change })).json).toEqual([expect.stringMatching(line)]);
+    }
+    for (let n = 0; n < 32; n += 1) await put(`k${n}`, jwk);
+    expect((await put("more", jwk)).json).toEqual(["keyName: cannot add a key: the limit of 32 keys is reached"]);
+    expect((await put("k0", jwk)).status).toBe(200);
+  });
+});

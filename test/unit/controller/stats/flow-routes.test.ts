@@ -95,6 +95,22 @@ describe("GET /stats/realtime/usage", () => {
     expect(await totalOf("", await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([1000, 1]);
   });
 
+  it("counts for named nodes, which exist and which the caller may read", async () => {
+    expect(await totalOf(`?nodeIDs=${one.uid}`)).toEqual([2000, 2]);
+    expect(await totalOf(`?nodeIDs=${one.uid},${two.uid}`)).toEqual([3000, 3]);
+    expect(await totalOf(`?nodeIDs[]=${one.uid}&nodeIDs[]=${two.uid}&filters=site:berlin`)).toEqual([2000, 2]);
+    expect(await totalOf(`?nodeIDs=${two.uid}&filters=site:berlin`)).toEqual([0, 0]);
+    const stranger = "00000000-0000-4000-8000-000000000000";
+    const unknown = await bench.call("GET", `/stats/realtime/usage?nodeIDs=${one.uid},${stranger}`);
+    expect([unknown.status, unknown.json]).toEqual([422, [`nodeIDs.1: there is no node ${stranger}`]]);
+    const key = await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]);
+    expect(await totalOf(`?nodeIDs=${two.uid}`, key)).toEqual([1000, 1]);
+    for (const uid of [one.uid, stranger]) {
+      const refused = await bench.call("GET", `/stats/realtime/usage?nodeIDs=${uid}`, { key });
+      expect([refused.status, refused.json]).toMatchObject([403, { details: { resource: tgrn.node(uid) } }]);
+    }
+  });
+
   it("counts a flow between two nodes once, and for either of them", async () => {
     const three = await bench.fleet.add({ name: "three", tags: { site: "oslo" } });
     const ends = { sourceNode: three.name, destNode: two.name };
