@@ -14,6 +14,7 @@ import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { unsupportedReason, WARNING_HEADER } from "./not-applied.ts";
 import { warned, withStoredSecrets } from "./routes.ts";
+import { takingUnset } from "./unset.ts";
 import type { ConfigService } from "./service.ts";
 
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
@@ -50,7 +51,12 @@ function replace({ config: sections }: ClusterSectionRouteDeps, at: ClusterSecti
     tag: "Cluster configuration",
     access: accessTo(section),
     params: ClusterParams,
-    body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
+    body: {
+      schema: takingUnset(schema),
+      described: schema,
+      root: section,
+      limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH },
+    },
     answers: {
       200: { ...clusterChangeAnswer[200], headers: warned },
       ...refusals,

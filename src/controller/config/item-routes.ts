@@ -26,6 +26,7 @@ import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { StoredNode } from "../nodes/store.ts";
+import { takingUnset } from "./unset.ts";
 import type { ConfigService } from "./service.ts";
 
 /** A section whose items have operations of their own. */
@@ -80,7 +81,7 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
-    body: { schema: kind.body, limits: LIMITS },
+    body: { schema: takingUnset(kind.body), described: kind.body, limits: LIMITS },
     answers: {
       200: { description: "The item with its new id", schema: kind.stored, headers: warned },
       ...refusals,
@@ -109,7 +110,7 @@ function update(deps: ItemRouteDeps, kind: Itemised): Route {
     tag: "Node configuration",
     access: accessTo(section),
     params: itemParams(kind),
-    body: { schema: kind.body, limits: LIMITS },
+    body: { schema: takingUnset(kind.body), described: kind.body, limits: LIMITS },
     answers: {
       200: { description: "The item", schema: kind.stored, headers: warned },
       ...refusals,

@@ -25,6 +25,7 @@ import { checkTargets } from "./section-targets.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import { takingUnset } from "./unset.ts";
 import type { ConfigService } from "./service.ts";
 
 /** Path and operation of a whole section. */
@@ -90,7 +91,12 @@ function replace({ config }: SectionRouteDeps, { section, path, operation }: Sec
     access: accessTo(section),
     params: NodeParams,
     ...(section === "network" ? { query: ConfirmQuery } : {}),
-    body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
+    body: {
+      schema: takingUnset(schema),
+      described: schema,
+      root: section,
+      limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH },
+    },
     answers: { 200: { ...changeAnswer[200], headers: warned }, ...refusals, ...notFound, ...badBody },
     handle: async ({ params: { nodeID }, query, body, caller }) => {
       const changed = await config.setSection(nodeID, section, caller.name, async (node, tx) => {

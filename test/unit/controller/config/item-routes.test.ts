@@ -107,6 +107,26 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect(await stored(section)).toStrictEqual(before);
   });
 
+  it("may have fields that are empty or null, which come back as they were written", async () => {
+    const empty = {
+      id: "",
+      description: "",
+      [section === "services" ? "sourceInterface" : "nic"]: "",
+      idleTimeout: null,
+    };
+    const created = await create({ ...sample, ...empty });
+    const id = idOf(created.json);
+    expect([created.status, created.json]).toMatchObject([200, { ...empty, id }]);
+    const put = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, ...empty } });
+    expect([put.status, put.json]).toMatchObject([200, { ...empty, id }]);
+    const missing = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, port: null, protocol: "" } });
+    expect([missing.status, missing.json]).toEqual([422, expect.arrayContaining(["port: is required"])]);
+    const whole = await bench.call("PUT", `/node/${uid}/config/${section}`, {
+      json: { version: 2, items: { [id]: null } },
+    });
+    expect([whole.status, whole.json]).toEqual([422, [expect.stringContaining(`items.${id}: must be an object`)]]);
+  });
+
   it("that collide with another are refused with its id, and not with themselves", async () => {
     const first = idOf((await create(sample)).json);
     const second = idOf((await create(other)).json);

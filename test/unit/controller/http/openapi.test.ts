@@ -73,10 +73,10 @@ describe("the OpenAPI document", () => {
     }
   });
 
-  it("calls only GET /alert deprecated", () => {
+  it("calls only GET /alert and the older path of flow logs deprecated", () => {
     const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
     const old = operations.filter(({ deprecated }) => deprecated === true);
-    expect(old.map(({ operationId }) => operationId)).toEqual(["listAlertsV1"]);
+    expect(old.map(({ operationId }) => operationId)).toEqual(["tailFlowLogs", "listAlertsV1"]);
   });
 
   it("says which query fields there are", () => {
@@ -103,7 +103,7 @@ describe("the OpenAPI document", () => {
       ({ style, explode }) => style === "form" && explode === false,
     );
     expect(lists.map(({ name }) => name).sort()).toEqual(
-      ["eventTypes", "filters", "itemTypes", "levels", "nodeIDs", "tags"].sort(),
+      ["eventTypes", "filters", "itemTypes", "levels", "nodeIDs", "nodeIDs", "tags"].sort(),
     );
     for (const path of ["/v2/event", "/v2/event/{nodeId}"]) {
       expect(paths[path]?.["get"]).toMatchObject({

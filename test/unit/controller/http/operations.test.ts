@@ -59,7 +59,17 @@ const PORTS = [
 ];
 const NETWORK = {
   darkMode: false,
-  interfaces: [{ nic: "ens192", ip: "192.168.10.2/24", dns: ["192.0.2.54", "192.0.2.53"], mode: "auto", mtu: 1500 }],
+  interfaces: [
+    {
+      nic: "ens192",
+      ip: "192.168.10.2/24",
+      gateway: "",
+      vrf: null,
+      dns: ["192.0.2.54", "192.0.2.53"],
+      mode: "auto",
+      mtu: 1500,
+    },
+  ],
   vrfs: [{ name: "guest", forwarding: true, acls: [ACL, { ...ACL, line: 10 }] }],
 };
 const { cert, key } = await testCertificate({ hosts: ["one.example.net"] });
@@ -85,7 +95,7 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     root: "connectors.",
   },
   "POST /v2/node/{nodeID}/config/connectors": {
-    json: { ...CONNECTOR, port: 8081 },
+    json: { ...CONNECTOR, port: 8081, nic: "", localIp: null },
     read: [NODE, "config", "connectors", "items", "{id}"],
   },
   "PUT /v2/node/{nodeID}/config/connectors/{connectorID}": {
@@ -103,7 +113,7 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     root: "services.",
   },
   "POST /v2/node/{nodeID}/config/services": {
-    json: { ...SERVICE, name: "Other" },
+    json: { ...SERVICE, name: "Other", sourceInterface: "" },
     read: [NODE, "config", "services", "items", "{id}"],
   },
   "PUT /v2/node/{nodeID}/config/services/{serviceID}": {
@@ -116,7 +126,16 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
     root: "apigw.",
   },
   "PUT /node/{nodeID}/config/gateway": {
-    json: { enabled: true, type: "public", host: "Gw.Example.net", port: 8443, maxmbps: 0, monitorHops: false },
+    json: {
+      enabled: true,
+      type: "public",
+      host: "Gw.Example.net",
+      port: 8443,
+      cert: "",
+      udpPort: null,
+      maxmbps: 0,
+      monitorHops: false,
+    },
     read: [NODE, "config", "gateway"],
     root: "gateway.",
   },

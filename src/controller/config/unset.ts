@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
+import { isObject } from "../../protocol/sections/common/forms.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
+
+/**
+ * Returns a schema that takes null and the empty text for a field that is not set, as clients write it and nodes read it. The body stays
+ * as it was written.
+ */
+export function takingUnset(schema: z.ZodType<JsonObject>): z.ZodType<JsonObject> {
+  return z.unknown().transform((body, context): JsonObject => {
+    const parsed = schema.safeParse(withoutUnset(body));
+    if (parsed.success && isObject(body)) return body;
+    for (const issue of parsed.error?.issues ?? []) {
+      for (const { path, message } of described(issue)) context.addIssue({ code: "custom", path, message });
+    }
+    return z.NEVER;
+  });
+}
+
+/** Returns an issue as one or more with a text of their own: a line is the path, a colon and the text. */
+function described(issue: z.core.$ZodIssue): readonly { readonly path: string[]; readonly message: string }[] {
+  return describeIssues(new z.ZodError([issue])).map((line) => {
+    const [, path, message] = /^(\S+): (.*)$/s.exec(line) ?? [];
+    if (issue.path.length === 0 && issue.code !== "unrecognized_keys") return { path: [], message: line };
+    return path === undefined || message === undefined ? { path: [], message: line } : { path: [path], message };
+  });
+}
+
+/** Removes fields that are null or empty at every depth; an item of the V2 form must be an object. */
+export function withoutUnset(value: unknown, isItems = false): unknown {
+  if (Array.isArray(value)) return value.map((item: unknown) => withoutUnset(item));
+  if (!isObject(value)) return value;
+  const set = Object.entries(value).filter(([, field]) => isItems || (field !== null && field !== ""));
+  return Object.fromEntries(set.map(([name, field]) => [name, withoutUnset(field, name === "items")]));
+}
