@@ -12,6 +12,7 @@ import type { Resume, TransferEvent, TransferLimits } from "../../../src/protoco
 import { failureOf } from "../../../src/transfer/attempts.ts";
 import { httpDownload, type HttpDownload } from "../../../src/transfer/http-download.ts";
 import { httpUpload, type HttpUpload } from "../../../src/transfer/http-upload.ts";
+import { bundled } from "../bundled.ts";
 import { waitFor } from "../wait-for.ts";
 import type { TransferDeps } from "../../../src/transfer/deps.ts";
 
@@ -173,7 +174,7 @@ export interface TransferProcess {
   until(what: string, found: (event: TransferEvent) => boolean): Promise<TransferEvent>;
 }
 
-const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("transfer-program.ts", import.meta.url));
 
 /** Starts `holdfast transfer` as the agent does, with a job as its first line. `shell` is a command line that ends in "$@". */
 export function startTransfer(
@@ -182,7 +183,7 @@ export function startTransfer(
   env: Readonly<Record<string, string>> = {},
   publishes = true,
 ): TransferProcess {
-  const program = [process.execPath, "--disable-warning=ExperimentalWarning", MAIN, "transfer"];
+  const program = [process.execPath, "--disable-warning=ExperimentalWarning", bundled(PROGRAM), "transfer"];
   const { PATH = "" } = process.env;
   const child = spawn("sh", ["-c", shell, "sh", ...program], {
     env: { PATH, ...env },

@@ -11,7 +11,7 @@ import type { Controller } from "../../../src/controller/controller.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { keySetOf } from "../../../src/protocol/channel/keys-chain.ts";
 import { peekClaims } from "../../../src/protocol/channel/jws.ts";
-import { bundledOnce } from "../bundled.ts";
+import { bundled } from "../bundled.ts";
 import { deliver } from "../control-plane/counted-trigger.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { ISS, nodeDocument, signDocument, signingKey, UID } from "../control-plane/signing.ts";
@@ -218,7 +218,7 @@ function inState<L extends Launch>(launch: L, dir: string): L {
 
 /** Called in each test: hooks of this module would belong to the file that imports it first. */
 async function driver(): Promise<(work: { readonly stateDir: string } & Record<string, unknown>) => Launch> {
-  const program = await bundledOnce(DRIVER);
+  const program = bundled(DRIVER);
   return (work) => {
     const file = join(tempDir(), "work.json");
     writeFileSync(file, JSON.stringify(work));

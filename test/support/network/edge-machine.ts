@@ -9,6 +9,7 @@ import { ownFiles } from "../../../scripts/labs/own-files.ts";
 import { run } from "../../../scripts/labs/shell.ts";
 import { askAgent } from "../../../scripts/labs/ask-agent.ts";
 import { Status } from "../../../src/protocol/local/answers.ts";
+import { bundled } from "../bundled.ts";
 import { differences, machineState, type MachineState } from "./machine-state.ts";
 import { endUnitsBelow } from "../machine/real-units.ts";
 import { waitFor } from "../wait-for.ts";
@@ -201,7 +202,7 @@ export class EdgeMachine {
   /** Starts a captive portal on a machine of the site; it ends with the lab. */
   async startPortal(host: string, port: number): Promise<void> {
     const log = join(this.lab.dir, `${host}-portal.log`);
-    startAside(this.lab.network.on(host), [process.execPath, PORTAL, String(port)], log);
+    startAside(this.lab.network.on(host), [process.execPath, bundled(PORTAL), String(port)], log);
     await waitFor(`the portal on ${host}`, () => readFileSync(log, "utf8").includes("ready"));
   }
 

@@ -7,6 +7,7 @@ import { onTestFinished } from "vitest";
 import { HostError } from "../../../src/errors.ts";
 import type { Change } from "../../../src/host/network/change.ts";
 import type { NeighbourState, NetworkState } from "../../../src/host/network/state/state.ts";
+import { bundled } from "../bundled.ts";
 import type { Call, ChildOptions } from "./network-child.ts";
 
 type Observed = Omit<NetworkState, "sysctls" | "dhcp"> & {
@@ -66,7 +67,7 @@ async function driverIn(
 ): Promise<NetworkMachine> {
   const child = spawn(
     enter[0] ?? "",
-    [...enter.slice(1), process.execPath, "--no-warnings", CHILD, JSON.stringify(options)],
+    [...enter.slice(1), process.execPath, "--no-warnings", bundled(CHILD), JSON.stringify(options)],
     {
       stdio: ["pipe", "pipe", "inherit"],
     },

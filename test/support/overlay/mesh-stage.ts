@@ -9,6 +9,7 @@ import { openGateways } from "../../../scripts/labs/furnish.ts";
 import { Lab } from "../../../scripts/labs/lab.ts";
 import { layoutOf } from "../../../scripts/labs/layout.ts";
 import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
+import { bundled } from "../bundled.ts";
 import { waitFor } from "../wait-for.ts";
 
 const PEER = join(import.meta.dirname, "mesh-peer.ts");
@@ -77,7 +78,7 @@ export function healAfter(lab: Lab): void {
 
 /** Starts an echo server, over TCP and UDP, on every address of a host; it ends with the lab. */
 export async function startEcho(lab: Lab, host: string, port = ECHO_PORT): Promise<void> {
-  const child = spawn("ip", [...onHost(lab, host), PEER, "echo", String(port)], {
+  const child = spawn("ip", [...onHost(lab, host), bundled(PEER), "echo", String(port)], {
     stdio: ["ignore", "ignore", "pipe"],
   });
   let output = "";
@@ -103,13 +104,15 @@ export interface Talker {
 
 /** Returns what a TLS server sends, over one of its protocols or none, to a client without a certificate, until it disconnects. */
 export function knock(lab: Lab, on: string, host: string, port: number, alpn: string): string {
-  const args = [...onHost(lab, on), PEER, "knock", host, String(port), alpn];
+  const args = [...onHost(lab, on), bundled(PEER), "knock", host, String(port), alpn];
   return execFileSync("ip", args, { encoding: "utf8", timeout: 120_000 });
 }
 
 /** Connects from a host, by default to itself; over UDP with `ask`. It ends with the test. */
 export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", role: "talk" | "ask" = "talk"): Talker {
-  const child = spawn("ip", [...onHost(lab, on), PEER, role, host, String(port)], { stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn("ip", [...onHost(lab, on), bundled(PEER), role, host, String(port)], {
+    stdio: ["pipe", "pipe", "pipe"],
+  });
   onTestFinished(() => void child.kill("SIGKILL"));
   let text = "";
   let output = "";

@@ -17,11 +17,12 @@ import type {
   OverlayTable,
   ServiceHealth,
 } from "../../../src/protocol/overlay/overlay.ts";
+import { bundled } from "../bundled.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { startAsUnit } from "../machine/real-units.ts";
 import { waitFor } from "../wait-for.ts";
 
-const MAIN = join(import.meta.dirname, "../../../src/main.ts");
+const PROGRAM = join(import.meta.dirname, "overlay-program.ts");
 
 /** A listener on 127.0.0.1 that leads to a port there, by default. */
 export function aListener(
@@ -197,12 +198,12 @@ export interface OverlayProcess {
   output(): string;
 }
 
-/** The real program in a process of its own, from the sources by default; killed with the test. */
+/** The real program in a process of its own, by default bundled from the sources; killed with the test. */
 export function startOverlayProcess(
   dir: string,
   more: readonly string[] = [],
   within: readonly string[] = [],
-  program: readonly string[] = [MAIN],
+  program: readonly string[] = [bundled(PROGRAM)],
 ): OverlayProcess {
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");

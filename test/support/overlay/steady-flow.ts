@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { bundled } from "../bundled.ts";
 import { waitFor } from "../wait-for.ts";
 
 const PROGRAM = join(import.meta.dirname, "steady-flow-program.ts");
@@ -32,7 +33,9 @@ export async function startFlow(within: readonly string[], host: string, port: n
 }
 
 function run([file = "", ...before]: readonly string[], args: readonly string[]) {
-  const child = spawn(file, [...before, process.execPath, PROGRAM, ...args], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(file, [...before, process.execPath, bundled(PROGRAM), ...args], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const output: string[] = [];
   createInterface(child.stdout).on("line", (line) => output.push(line));
   return { child, output };
