@@ -21,6 +21,11 @@ const OrgShape = Profile.extend({
     .object({ appliances: z.int(), agents: z.int() })
     .meta({ description: "Number of registered nodes by type" }),
 }).meta({ id: "Organization" });
+/** What was read can be written back: the fields that nobody may write are ignored. */
+const ReadOnly = z.unknown().meta({ description: "Ignored" }).optional();
+const ProfileWrite = z
+  .strictObject({ ...Profile.shape, uid: ReadOnly, domain: ReadOnly, idp_provider: ReadOnly, licenses: ReadOnly })
+  .meta({ id: "OrganizationWrite" });
 const DomainShape = z
   .object({
     domain: Fqdn,
@@ -37,7 +42,7 @@ const TagShape = z
   })
   .meta({ id: "TagInUse" });
 /** A section of the domain that is stored and not applied. */
-const ApigwSection = z.object({
+const ApigwSection = z.strictObject({
   gateway_node: z.string().max(256).nullish(),
   new_cloud_gateway: z.boolean().nullish(),
 });
@@ -96,13 +101,13 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       method: "PUT",
       path: "/org/mine",
       operationId: "updateOrganization",
-      summary: "Replace the name and contacts of the organization; other fields are ignored",
+      summary: "Replace the name and contacts of the organization",
       tag,
       access: { to: "resource", permissions: ["domains::modify"], resource: () => tgrn.domain(domain) },
-      body: { schema: Profile },
+      body: { schema: ProfileWrite },
       answers: { 200: { description: "The organization", schema: OrgShape }, ...refusals, ...badBody },
       handle: async ({ body, caller }) => {
-        await organization.setProfile(body, caller.name);
+        await organization.setProfile(Profile.parse(body), caller.name);
         return Response.json(await mine());
       },
     }),
