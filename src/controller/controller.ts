@@ -39,6 +39,7 @@ import { Alerts } from "./events/alerts.ts";
 import { Authentications } from "./events/authentications.ts";
 import { eventLog, type EventLog } from "./events/service.ts";
 import { createApi } from "./http/api.ts";
+import { MachineVolumes } from "./images/volumes.ts";
 import { Images } from "./images/service.ts";
 import { FailureLimiter } from "./http/failure-limiter.ts";
 import { sourcesOf, type Source } from "./http/sources.ts";
@@ -239,6 +240,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     store,
     ...services,
     images: new Images({ store, events }),
+    machineVolumes: new MachineVolumes({ store, events }),
     certificates,
     organization: new Organization({ store, events, domain: identity.domain }),
     ...identity,

@@ -17,6 +17,7 @@ import { alertRoutes, type AlertRouteDeps } from "./events/alert-routes.ts";
 import { orgAuditRoutes, type OrgAuditRouteDeps } from "./events/org-audit-routes.ts";
 import { auditRoutes, type AuditRouteDeps } from "./events/audit-routes.ts";
 import { eventRoutes, type EventRouteDeps } from "./events/routes.ts";
+import { machineVolumeRoutes, type MachineVolumeRouteDeps } from "./images/volume-routes.ts";
 import { nodeImageRoutes, type ImageRouteDeps } from "./images/routes.ts";
 import { activationRoutes, type ActivationRouteDeps } from "./nodes/activations/routes.ts";
 import { nodeRoutes, type NodeRouteDeps } from "./nodes/routes.ts";
@@ -44,6 +45,7 @@ export type RouteDeps = OauthRouteDeps &
   ExecRouteDeps &
   StoreCallDeps &
   ImageRouteDeps &
+  MachineVolumeRouteDeps &
   CertificateRouteDeps &
   TagRouteDeps &
   ClusterSectionRouteDeps &
@@ -80,6 +82,7 @@ export function apiRoutes(deps: RouteDeps): readonly Route[] {
     ...nodeExecVolumeRoutes(deps),
     ...nodeDataStoreRoutes(deps),
     ...nodeImageRoutes(deps),
+    ...machineVolumeRoutes(deps),
     ...certificateRoutes(deps),
     ...tagRoutes(deps),
     ...terminalRoutes(deps),

@@ -11,6 +11,7 @@ import { alertStore, type AlertStore } from "./events/alert-store.ts";
 import { orgAuditStore, type OrgAuditStore } from "./events/org-audit-store.ts";
 import { auditStore, type AuditStore } from "./events/audit-store.ts";
 import { eventStore, type EventStore } from "./events/store.ts";
+import { machineVolumeStore, type MachineVolumeStore } from "./images/volume-store.ts";
 import { imageStore, type ImageStore } from "./images/store.ts";
 import { licenseStore, type LicenseStore } from "./nodes/license-store.ts";
 import { nodeStore, type NodeStore } from "./nodes/store.ts";
@@ -45,6 +46,7 @@ export interface Stores {
   readonly gatewayDetails: GatewayDetailsStore;
   readonly containerOutput: ContainerOutputStore;
   readonly images: ImageStore;
+  readonly machineVolumes: MachineVolumeStore;
   readonly certificates: CertificateStore;
   readonly access: AccessStore;
 }
@@ -104,6 +106,7 @@ function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now"
     gatewayDetails: gatewayDetailsStore(db, uncounted, uidsOf),
     containerOutput: containerOutputStore(db, uncounted),
     images: imageStore(db),
+    machineVolumes: machineVolumeStore(db),
     certificates: certificateStore(db),
     access: accessStore(db, clock),
   };

@@ -8,6 +8,7 @@ import { withoutUnset } from "../../../src/controller/config/unset.ts";
 import { createApi, type ApiDeps } from "../../../src/controller/http/api.ts";
 import type { Route } from "../../../src/controller/http/route.ts";
 import { Certificates } from "../../../src/controller/certificates/service.ts";
+import { MachineVolumes } from "../../../src/controller/images/volumes.ts";
 import { Images } from "../../../src/controller/images/service.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
@@ -83,6 +84,7 @@ export class ApiBench {
       store,
       ...services,
       images: new Images({ store, events: services.events }),
+      machineVolumes: new MachineVolumes({ store, events: services.events }),
       organization: new Organization({ store, events: services.events, domain: DOMAIN }),
       certificates: new Certificates({ store, events: services.events, clock }),
       checkStore: () => store.check(),

@@ -76,6 +76,7 @@ const { cert, key } = await testCertificate({ hosts: ["one.example.net"] });
 const CERTIFICATE = { fqdn: "one.example.net", certificateBody: cert, privateKey: key };
 const PUBLIC_KEY = `${"A".repeat(43)}=`;
 const POINT = `BA${"A".repeat(85)}=`;
+const DISK = { name: "readers", deviceType: "disk", deviceBus: "virtio", size: 2 ** 40, encrypted: false } as const;
 const SAMPLES: Readonly<Record<string, Sample>> = {
   "PUT /node/{nodeID}": { json: { state: "INACTIVE" }, read: [NODE] },
   "PUT /node/{nodeID}/config/alert": {
@@ -230,6 +231,14 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   "POST /v2/certificates": { json: CERTIFICATE },
   "PUT /v2/certificates/{fqdn}": { json: CERTIFICATE },
   "PUT /v2/service-user/{name}": { json: { policyIds: [], status: "inactive" }, read: ["/v2/service-user/{name}"] },
+  "POST /v2/node/{nodeID}/kvm/volume": {
+    json: { ...DISK, name: "Iso.1", deviceType: "cdrom", path: "" },
+    read: ["/v2/node/{nodeID}/kvm/volume/Iso.1"],
+  },
+  "PUT /v2/node/{nodeID}/kvm/volume/{name}": {
+    json: { ...DISK, size: 0 },
+    read: ["/v2/node/{nodeID}/kvm/volume/{name}"],
+  },
   "PUT /v2/node/{nodeID}/kvm/image/{id}": {
     json: { displayName: " W ", location: "other.iso", os: "Win 11" },
     read: ["/v2/node/{nodeID}/kvm/image/{id}"],
@@ -294,6 +303,7 @@ async function freshWorld(): Promise<void> {
   await bench.call("POST", "/v2/certificates", { json: CERTIFICATE });
   await bench.call("POST", `/v2/node/${uid}/exec/container`, { json: CONTAINER });
   await bench.call("POST", `/v2/node/${uid}/exec/volume`, { json: VOLUME });
+  await bench.deps.machineVolumes.add(uid, DISK, "test");
   await bench.deps.images.add(uid, IMAGE, "test");
   bench.fleet.script = ({ body }) => Promise.resolve(REPLIES.get(members(body)["action"]) ?? { id: ID });
 }
