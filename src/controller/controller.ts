@@ -42,6 +42,7 @@ import { createApi } from "./http/api.ts";
 import { MachineVolumes } from "./images/volumes.ts";
 import { Images } from "./images/service.ts";
 import { FailureLimiter } from "./http/failure-limiter.ts";
+import { mockApi } from "./http/mock.ts";
 import { sourcesOf, type Source } from "./http/sources.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { Activations } from "./nodes/activations/service.ts";
@@ -272,7 +273,8 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     authentications.failed(source);
     return failures.waitSeconds(prefix);
   };
-  const api = createApi({ routes, access: store.access, tokens, onAuthenticated, onAuthFailure, clock, log: apiLog });
+  const served = settings.isMock ? mockApi(routes, buildInfo.version) : { routes, access: store.access, tokens };
+  const api = createApi({ ...served, onAuthenticated, onAuthFailure, clock, log: apiLog });
 
   const stopSweeping = every(clock, log, SWEEP_MS, async () => {
     refusals.sweep();

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
+import { scratchDirectory } from "../host/files/scratch.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile, type PidFile } from "../host/process/pid-file.ts";
 import { serviceManager } from "../host/process/service-manager.ts";
@@ -16,7 +17,8 @@ export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   try {
     const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
-    const { runDir, ...options } = readOptions(argv);
+    await using stack = new AsyncDisposableStack();
+    const { runDir, ...options } = await placed(readOptions(argv), stack);
     let end = (): void => undefined;
     let fault: Error | undefined;
     const ended = new Promise<void>((resolve) => {
@@ -55,6 +57,14 @@ export async function run(argv: readonly string[]): Promise<number> {
     const isUsage = error instanceof InputError && (error.code === "usage" || error.code === "invalid-settings");
     return isUsage ? 2 : error instanceof AgentError ? 1 : 70;
   }
+}
+
+/** Gives a mock a directory of its own, which `stack` removes. */
+async function placed<T extends ReturnType<typeof readOptions>>(options: T, stack: AsyncDisposableStack): Promise<T> {
+  if (options.isMock !== true) return options;
+  const directory = await scratchDirectory("holdfast-mock-", stack);
+  const { dataDir, runDir } = options;
+  return { ...options, dataDir: directory, runDir: runDir === dataDir ? directory : runDir };
 }
 
 function watch(

@@ -10,7 +10,7 @@ const DEFAULT_DATA = "/var/lib/holdfast-controller";
 
 const OPTIONS = {
   listen: { type: "string", default: DEFAULT_LISTEN },
-  data: { type: "string", default: DEFAULT_DATA },
+  data: { type: "string" },
   url: { type: "string" },
   domain: { type: "string" },
   "tls-cert": { type: "string" },
@@ -27,6 +27,7 @@ const OPTIONS = {
   "store-ca-file": { type: "string" },
   "node-keys": { type: "string" },
   "secret-overlap": { type: "string" },
+  mock: { type: "boolean", default: false },
   state: { type: "string" },
   run: { type: "string" },
 } as const;
@@ -40,11 +41,14 @@ export const optionNames: readonly string[] = Object.keys(OPTIONS);
  */
 export function readOptions(argv: readonly string[]): ControllerSettingsInput & { readonly runDir: string } {
   const values = parse(argv);
+  const kept = (["data", "store"] as const).find((name) => values.mock && values[name] !== undefined);
+  if (kept !== undefined) throw new InputError("usage", `--${kept}: a mock keeps nothing; remove --${kept} or --mock`);
+  const dataDir = values.data ?? DEFAULT_DATA;
   return {
     listen: values.listen,
-    dataDir: values.data,
+    dataDir,
     // Without root, the controller cannot create the default run directory, and it needs no separate one.
-    runDir: values.run ?? values.data,
+    runDir: values.run ?? dataDir,
     ...defined({
       publicUrl: values.url,
       domain: values.domain,
@@ -63,6 +67,7 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
     }),
     frontPins: listOf(values["front-pin"]),
     ...(values["trusted-proxy"].length === 0 ? {} : { trustedProxies: listOf(values["trusted-proxy"]) }),
+    ...(values.mock ? { isMock: true } : {}),
     ...(values.tls ? { tls: "self" as const } : {}),
   };
 }

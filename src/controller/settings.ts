@@ -44,6 +44,8 @@ export const ControllerSettings = z.object({
   storePasswordFile: z.string().min(1).max(4096).optional(),
   /** File with the certificates that the PostgreSQL server's is checked against, in PEM. */
   storeCaFile: z.string().min(1).max(4096).optional(),
+  /** Answer requests with the documented examples. */
+  isMock: z.boolean().default(false),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
   /** Form of nodes' public keys in the API. */
   nodeKeys: KeyForm.default("text"),

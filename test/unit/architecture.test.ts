@@ -106,7 +106,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     images: ["config", "data-store", "events", "http", "nodes", "store", "triggers"],
     nodes: ["access/policies", "channel/keys", "events", "http", "store"],
     "nodes/activations": ["access/policies", "events", "http", "store"],
-    org: ["access/policies", "clusters", "events", "http", "nodes", "store"],
+    org: ["access/policies", "clusters", "config", "events", "http", "nodes", "store"],
     registry: ["access", "access/policies", "http", "nodes"],
     releases: ["http"],
     stats: ["access/policies", "containers", "events", "http", "nodes", "store"],

@@ -75,7 +75,7 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       summary: "Create a cluster without members",
       tag,
       access: { to: "resource", permissions: ["nodes::cluster"], resource: () => anyOf(tgrn.cluster("")) },
-      body: { schema: z.strictObject({ name: NodeName }) },
+      body: { schema: z.strictObject({ name: NodeName }).meta({ examples: [{ name: "pair" }] }) },
       answers: {
         200: { description: "The cluster", schema: PublicCluster },
         ...refusals,

@@ -10,6 +10,7 @@ import {
 import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse } from "../clusters/routes.ts";
+import { clusterSectionForm } from "./section-forms.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 import { unsupportedReason, WARNING_HEADER } from "./not-applied.ts";
@@ -53,7 +54,7 @@ function replace({ config: sections }: ClusterSectionRouteDeps, at: ClusterSecti
     params: ClusterParams,
     body: {
       schema: takingUnset(schema),
-      described: schema,
+      described: clusterSectionForm(section),
       root: section,
       limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH },
     },

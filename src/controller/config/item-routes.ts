@@ -14,12 +14,13 @@ import type { ItemSection } from "../../protocol/sections/common/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services/services.ts";
 import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
-import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
-import { JsonObject } from "../../protocol/values/values.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import { warnOf } from "./not-applied.ts";
 import { accessTo, NodeParams, warned } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
+import { itemExamples, sectionForm } from "./section-forms.ts";
 import { checkTargets } from "./section-targets.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
@@ -41,21 +42,22 @@ interface Itemised {
   readonly judge: (section: JsonObject, node: StoredNode) => readonly ConfigIssue[];
 }
 
+const stored = { id: "2f6d1c3b-8e7a-4d5c-9b0a-1e2f3a4b5c6d", index: 0 };
 const ITEMISED: readonly Itemised[] = [
   {
     section: "connectors",
     noun: "Connector",
     parameter: "connectorID",
-    body: ConnectorItem,
-    stored: StoredConnector,
+    body: ConnectorItem.meta({ id: "ConnectorItem", examples: [itemExamples.connectors] }),
+    stored: StoredConnector.meta({ id: "StoredConnector", examples: [{ ...itemExamples.connectors, ...stored }] }),
     judge: (section, { type }) => normaliseConnectors(section, { nodeType: type }).rejected,
   },
   {
     section: "services",
     noun: "Service",
     parameter: "serviceID",
-    body: ServiceItem,
-    stored: StoredService,
+    body: ServiceItem.meta({ id: "ServiceItem", examples: [itemExamples.services] }),
+    stored: StoredService.meta({ id: "StoredService", examples: [{ ...itemExamples.services, ...stored }] }),
     judge: (section) => normaliseServices(section).rejected,
   },
 ];
@@ -163,11 +165,7 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
     access: accessTo(section),
     params: NodeParams,
     answers: {
-      200: {
-        description: "The section; every item has a new id",
-        schema: sectionSchemas[section] ?? JsonObject,
-        headers: warned,
-      },
+      200: { description: "The section; every item has a new id", schema: sectionForm(section), headers: warned },
       ...refusals,
       ...notFound,
     },

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
-import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
+import { Fqdn, type JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { clusterOf } from "../clusters/routes.ts";
 import { NodeParams, refuseForAgents } from "./routes.ts";
@@ -10,12 +10,12 @@ import { route, type Route } from "../http/route.ts";
 import { notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { ClusterService } from "../clusters/service.ts";
+import { clusterSectionForm, sectionForm } from "./section-forms.ts";
 
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN = "" }: { readonly clusterFQDN?: string }): string => tgrn.cluster(clusterFQDN);
-const shown = {
-  200: { description: "The section; every secret is an empty string", schema: JsonObject },
-} as const;
+const shown = (schema: z.ZodType) =>
+  ({ 200: { description: "The section; every secret is an empty string", schema } }) as const;
 
 export interface NetworkRouteDeps {
   readonly nodes: NodeService;
@@ -33,7 +33,7 @@ export function networkConfigRoutes({ nodes, clusters }: NetworkRouteDeps): read
       tag: "Node configuration",
       access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: NodeParams,
-      answers: { ...shown, ...refusals, ...notFound },
+      answers: { ...shown(sectionForm("network")), ...refusals, ...notFound },
       handle: async ({ params: { nodeID } }) => {
         const { type, config, fqdn } = await nodeOf(nodes, nodeID);
         refuseForAgents("network", type);
@@ -48,7 +48,7 @@ export function networkConfigRoutes({ nodes, clusters }: NetworkRouteDeps): read
       tag: "Cluster configuration",
       access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
       params: ClusterParams,
-      answers: { ...shown, ...refusals, ...notFound },
+      answers: { ...shown(clusterSectionForm("network")), ...refusals, ...notFound },
       handle: async ({ params: { clusterFQDN } }) => {
         const { config, fqdn } = await clusterOf(clusters, clusterFQDN);
         return sectionResponse(config.network, fqdn);

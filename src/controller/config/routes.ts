@@ -20,6 +20,7 @@ import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { warnOf, WARNING_HEADER } from "./not-applied.ts";
+import { sectionForm } from "./section-forms.ts";
 import { checkPorts } from "./section-ports.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type Route } from "../http/route.ts";
@@ -93,7 +94,7 @@ function replace({ config }: SectionRouteDeps, { section, path, operation }: Sec
     ...(section === "network" ? { query: ConfirmQuery } : {}),
     body: {
       schema: takingUnset(schema),
-      described: schema,
+      described: sectionForm(section),
       root: section,
       limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH },
     },

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { partFields, recordFields, type PartName } from "../../protocol/sections/exec/fields.ts";
+import { partFields, recordFields, VolumeItem, type PartName } from "../../protocol/sections/exec/fields.ts";
 import { MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
 import { ItemId } from "../../protocol/sections/common/section.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
-import { JsonObject } from "../../protocol/values/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import {
   containerOf,
   containersOf,
@@ -47,7 +47,29 @@ export const bodyLimits = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_D
 const base = "/v2/node/{nodeID}/exec/container";
 const ContainerParams = NodeParams.extend({ containerID: z.string().max(MAX_ID_LENGTH) });
 const object = { error: "must be an object" };
+const NODE = "7d8f0c5e-2b4a-4f0e-9a51-3c1d2e4f5a6b";
+const record = {
+  id: "2f6d1c3b-8e7a-4d5c-9b0a-1e2f3a4b5c6d",
+  name: "web",
+  description: "Web server",
+  enabled: true,
+  execType: "service",
+  image: { repository: "library/nginx", tag: "1.27" },
+  stopTime: 30,
+};
+const uid = "3a7e2d4c-9f8b-4e6d-8c1b-2f3a4b5c6d7e";
+const parts: Readonly<Partial<Record<PartName, unknown>>> = {
+  capabilities: { addCaps: ["NET_ADMIN"], dropCaps: ["MKNOD"] },
+  healthCheck: { command: "curl -f http://localhost/", interval: 30, timeout: 5, startPeriod: 10, retries: 3 },
+  interfaces: [],
+  limits: { memMax: 512 },
+  logging: { numFiles: 3 },
+  mounts: [{ uid, mountType: "volume", source: "data", dest: "/data" }],
+  portMappings: [{ uid, protocol: "tcp", iface: "ens3", hostPort: 8080, containerPort: 80 }],
+  variables: [{ name: "MODE", value: "production" }],
+};
 const ContainerBody = z.looseObject({ id: ItemId.optional(), ...recordFields, ...partFields }, object);
+const DescribedContainer = ContainerBody.meta({ id: "ContainerBody", examples: [record] });
 const PublicContainer = z
   .looseObject({
     ...recordFields,
@@ -56,8 +78,8 @@ const PublicContainer = z
     namespace: z.literal("exec"),
     version: z.int().meta({ description: "Number of changes of the definition" }),
   })
-  .meta({ id: "Container" });
-const ContainerConfig = z.object(partFields, object).meta({ id: "ContainerConfig" });
+  .meta({ id: "Container", examples: [{ version: 1, ...record, nodeUid: NODE, namespace: "exec" }] });
+const ContainerConfig = z.object(partFields, object).meta({ id: "ContainerConfig", examples: [parts] });
 
 export interface ExecRouteDeps {
   readonly nodes: NodeService;
@@ -115,7 +137,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: NodeParams,
-      body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
+      body: { schema: z.preprocess(tidyRecord, ContainerBody), described: DescribedContainer, limits: bodyLimits },
       answers: {
         200: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
         ...answers,
@@ -153,7 +175,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
+      body: { schema: z.preprocess(tidyRecord, ContainerBody), described: DescribedContainer, limits: bodyLimits },
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody },
       handle: async ({ params: { nodeID, containerID }, body, caller }) => {
         const record = await put(deps, nodeID, containerID, caller, "changed", (stored) => {
@@ -221,17 +243,24 @@ interface Part {
   readonly of: (section: ExecBody, container: JsonObject) => unknown;
 }
 
-const Listed = z.array(JsonObject);
+/** A mount of a volume shows whether the volume is encrypted. */
+const shownMountsForm = partFields.mounts.meta({
+  examples: [[{ uid, mountType: "volume", source: "data", dest: "/data", encrypted: false }]],
+});
+const partForm = (name: PartName): z.ZodType => {
+  const example = parts[name];
+  return example === undefined ? partFields[name] : partFields[name].meta({ examples: [example] });
+};
 const listed = (word: string, operation: string, label: string, name: PartName): Part => ({
   word,
   operation,
   label,
-  schema: Listed,
+  schema: partForm(name),
   of: (_, container) => partOf(container, name),
 });
 const single = (word: string, operation: string, label: string, name: PartName): Part => ({
   ...listed(word, operation, label, name),
-  schema: JsonObject,
+  schema: z.union([partForm(name), Empty]),
 });
 
 const PARTS: readonly Part[] = [
@@ -240,11 +269,11 @@ const PARTS: readonly Part[] = [
   listed("interface", "Interfaces", "the virtual interfaces", "interfaces"),
   single("limit", "Limits", "the limits", "limits"),
   single("logging", "Logging", "the logging", "logging"),
-  { ...listed("mount", "Mounts", "the mounts", "mounts"), of: shownMounts },
+  { ...listed("mount", "Mounts", "the mounts", "mounts"), schema: shownMountsForm, of: shownMounts },
   listed("port-mapping", "PortMappings", "the port mappings", "portMappings"),
   listed("variable", "Variables", "the variables, including values,", "variables"),
   listed("virtual-network", "VirtualNetworks", "the virtual networks", "virtualNetworks"),
-  { word: "volume", operation: "Volumes", label: "the volumes", schema: Listed, of: mountedVolumes },
+  { word: "volume", operation: "Volumes", label: "the volumes", schema: z.array(VolumeItem), of: mountedVolumes },
   single("vrf", "Vrf", "the VRF", "vrf"),
 ];
 

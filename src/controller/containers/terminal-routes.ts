@@ -60,7 +60,8 @@ export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonl
       async handle({ params: { nodeID }, query, request, caller, upgrade }) {
         if (!(await nodeOf(nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");
         if (upgrade === undefined) {
-          const problem = { error: "a terminal requires a WebSocket upgrade", code: "upgrade-required" };
+          const message = "a terminal requires a WebSocket upgrade";
+          const problem = { error: message, code: "upgrade-required", message };
           return Response.json(problem, { status: 426, headers: { upgrade: "websocket" } });
         }
         const { container, cols = 80, rows = 24 } = query;

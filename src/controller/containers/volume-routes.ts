@@ -3,7 +3,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { NodeLimits, VolumeItem } from "../../protocol/sections/exec/fields.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
-import { JsonObject, Text128 } from "../../protocol/values/values.ts";
+import { Text128, type JsonObject } from "../../protocol/values/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "./exec-section.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { NodeParams } from "../config/routes.ts";
@@ -15,8 +15,10 @@ import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
 const tag = "Edge compute";
 const base = "/v2/node/{nodeID}/exec/volume";
 const VolumeParams = NodeParams.extend({ volumeName: Text128 });
-const PublicVolume = VolumeItem.meta({ id: "Volume" });
-const VolumeChange = VolumeItem.partial({ name: true });
+const DescribedLimits = NodeLimits.meta({ id: "ExecLimits", examples: [{ cpuMax: 50, memMax: 512 }] });
+const volume = { name: "data", encrypted: false };
+const PublicVolume = VolumeItem.meta({ id: "Volume", examples: [volume] });
+const VolumeChange = VolumeItem.partial({ name: true }).meta({ examples: [volume] });
 const limitsPath = "/v2/node/{nodeID}/exec/limit";
 
 /** Returns a volume. @throws {InputError} `not-found` */
@@ -38,7 +40,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayRead,
       params: NodeParams,
-      answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers },
+      answers: { 200: { description: "The volumes", schema: z.array(PublicVolume) }, ...answers },
       handle: async ({ params: { nodeID } }) => Response.json(volumesOf(await execOfNode(deps, nodeID))),
     }),
     route({
@@ -49,7 +51,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: NodeParams,
-      body: { schema: z.preprocess(withoutBlanks, VolumeItem), described: VolumeItem, limits: bodyLimits },
+      body: { schema: z.preprocess(withoutBlanks, VolumeItem), described: PublicVolume, limits: bodyLimits },
       answers: { 200: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody },
       handle: async ({ params: { nodeID }, body, caller }) => {
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
@@ -132,7 +134,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayRead,
       params: NodeParams,
       answers: {
-        200: { description: "The limits; empty if none are set", schema: JsonObject },
+        200: { description: "The limits; empty if none are set", schema: DescribedLimits },
         ...answers,
       },
       handle: async ({ params: { nodeID } }) => {
@@ -148,8 +150,8 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: NodeParams,
-      body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: NodeLimits, limits: bodyLimits },
-      answers: { 200: { description: "The limits", schema: JsonObject }, ...answers, ...badBody },
+      body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: DescribedLimits, limits: bodyLimits },
+      answers: { 200: { description: "The limits", schema: DescribedLimits }, ...answers, ...badBody },
       handle: async ({ params: { nodeID }, body, caller }) => {
         await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
           const { limits: _replaced, ...stored } = openExec(node);

@@ -19,7 +19,7 @@ export interface ApiDeps {
   /** If two paths match a request, the earlier one wins. */
   readonly routes: readonly Route[];
   readonly access: Credentials;
-  readonly tokens: TokenIssuer;
+  readonly tokens: Pick<TokenIssuer, "verify">;
   /** Called after each successful authentication. */
   readonly onAuthenticated?: (user: string, source: Source) => void;
   /** Counts a failed authentication; returns the seconds to wait if an address has too many. */

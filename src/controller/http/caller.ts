@@ -55,12 +55,20 @@ const CREDENTIAL = /^(?:[a-z0-9]+-token\s+)?([^:\s]+):(\S+)$/i;
  * Identifies the sender of a request by its `Authorization` header: `Bearer <JWT>`, `<word>-token <clientId>:<secret>`,
  * `<clientId>:<secret>` or `<API_KEY>`.
  */
-export async function authenticate(request: Request, access: Credentials, tokens: TokenIssuer): Promise<Caller> {
+export async function authenticate(
+  request: Request,
+  access: Credentials,
+  tokens: Pick<TokenIssuer, "verify">,
+): Promise<Caller> {
   return identify((request.headers.get("authorization") ?? "").trim(), access, tokens);
 }
 
 /** Identifies the user of an `Authorization` header. @throws {InputError} `unauthorized` */
-export async function identify(header: string, access: Credentials, tokens: TokenIssuer): Promise<Caller> {
+export async function identify(
+  header: string,
+  access: Credentials,
+  tokens: Pick<TokenIssuer, "verify">,
+): Promise<Caller> {
   if (header === "") throw unauthorized("no Authorization header");
   const token = BEARER.exec(header)?.[1];
   if (token?.includes(":") === true) {
@@ -79,7 +87,11 @@ async function grantOfKey(header: string, access: Credentials): Promise<Grant | 
   return user === undefined ? undefined : access.findServiceUser(user, clientId);
 }
 
-async function grantOf(token: string, access: Credentials, tokens: TokenIssuer): Promise<Grant | undefined> {
+async function grantOf(
+  token: string,
+  access: Credentials,
+  tokens: Pick<TokenIssuer, "verify">,
+): Promise<Grant | undefined> {
   const subject = await tokens.verify(token);
   return subject === undefined ? undefined : access.findServiceUser(subject.user, subject.clientId);
 }

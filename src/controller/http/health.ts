@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { HostError } from "../../errors.ts";
 import { untilAborted } from "../../lib/async/until-aborted.ts";
-import { openApiDocument } from "./openapi.ts";
+import { Compressed } from "./compressed.ts";
+import { OPENAPI_VERSION, openApiDocument } from "./openapi.ts";
 import { route, type Route } from "./route.ts";
 import { Problem } from "./shapes.ts";
 
@@ -19,7 +20,7 @@ export function serviceRoutes(
   { version, checkStore }: ServiceRouteDeps,
   table: () => readonly Route[],
 ): readonly Route[] {
-  let document: string | undefined;
+  let document: Compressed | undefined;
   return [
     route({
       method: "GET",
@@ -51,10 +52,17 @@ export function serviceRoutes(
       summary: "Get this document",
       tag: "Service",
       access: { to: "all" },
-      answers: { 200: { description: "OpenAPI 3.1", schema: z.looseObject({ openapi: z.string() }) } },
-      handle: () => {
-        document ??= JSON.stringify(openApiDocument(table(), version));
-        return new Response(document, { headers: { "content-type": "application/json" } });
+      answers: {
+        200: {
+          description: "OpenAPI 3.1, compressed as `accept-encoding` asks",
+          schema: z.looseObject({ openapi: z.string().meta({ examples: [OPENAPI_VERSION] }) }),
+          headers: { etag: { description: "Entity tag for `if-none-match`", schema: z.string() } },
+        },
+        304: { description: "The document is the one that `if-none-match` names" },
+      },
+      handle: ({ request }) => {
+        document ??= new Compressed(JSON.stringify(openApiDocument(table(), version)), "application/json");
+        return document.respond(request);
       },
     }),
   ];

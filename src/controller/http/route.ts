@@ -45,6 +45,19 @@ export type Access<P> =
       readonly otherKind?: string;
     };
 
+/** Forms of body and answer by the value of a path parameter; values that are not listed have the general form. */
+export interface Variants {
+  readonly parameter: string;
+  readonly values: Readonly<Record<string, Variant>>;
+}
+
+/** Body and answer of one value; a part without an example gets one made of its schema. */
+export interface Variant {
+  readonly body: z.ZodType;
+  readonly answer: z.ZodType;
+  readonly example?: { readonly body?: object; readonly answer?: object };
+}
+
 /** One operation: description and handler. */
 export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
   readonly method: HttpMethod;
@@ -52,6 +65,8 @@ export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B exten
   readonly path: string;
   readonly operationId: string;
   readonly summary: string;
+  /** Sentences after the summary, before those about access. */
+  readonly description?: string;
   readonly tag: string;
   readonly isDeprecated?: boolean;
   readonly access: Access<z.infer<P>>;
@@ -67,6 +82,7 @@ export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B exten
   /** A form or JSON body that the handler parses itself; only documented here. */
   readonly form?: z.ZodType;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
+  readonly variants?: Variants;
   readonly handle: (call: Call<z.infer<P>, z.infer<Q>, z.infer<B>>) => Response | Promise<Response>;
 }
 
@@ -100,6 +116,7 @@ export interface Route {
   readonly path: string;
   readonly operationId: string;
   readonly summary: string;
+  readonly description: string;
   readonly tag: string;
   readonly isDeprecated: boolean;
   /** Set if the operation takes no credential. */
@@ -111,6 +128,9 @@ export interface Route {
   readonly body: z.ZodType | undefined;
   readonly form: z.ZodType | undefined;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
+  readonly variants: Variants | undefined;
+  /** Checks a request as `run` does before it calls the handler. */
+  readonly check: (call: RawCall) => Promise<void>;
   readonly run: (call: RawCall) => Promise<Response>;
 }
 
@@ -122,11 +142,25 @@ export function route<
   Q extends z.ZodObject = typeof Nothing,
   B extends z.ZodType = z.ZodUndefined,
 >(spec: RouteSpec<P, Q, B>): Route {
+  const checked = async ({ request, search, params: rawParams, identify, upgrade, source }: RawCall) => {
+    const caller = spec.access.to === "all" ? ANYBODY : await identify();
+    const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
+    await checkAccess(spec.access, params, caller);
+    const query = read(
+      spec.query ?? Nothing,
+      queryValues(search, (spec.query ?? Nothing).shape),
+      "query",
+    ) as z.infer<Q>;
+    const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
+    // Without a schema, a part has the type of the default parameter, which the compiler cannot follow here.
+    return { params, query, body: body as z.infer<B>, search, request, caller, upgrade, source };
+  };
   return {
     method: spec.method,
     path: spec.path,
     operationId: spec.operationId,
     summary: spec.summary,
+    description: [`${spec.summary}.`, spec.description, accessText(spec.access)].filter(Boolean).join(" "),
     tag: spec.tag,
     isDeprecated: spec.isDeprecated ?? false,
     isOpen: spec.access.to === "all",
@@ -137,20 +171,19 @@ export function route<
     form: spec.form,
     // Unknown query parameters are refused on every path.
     answers: { ...violations, ...spec.answers },
-    async run({ request, search, params: rawParams, identify, upgrade, source }) {
-      const caller = spec.access.to === "all" ? ANYBODY : await identify();
-      const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
-      await checkAccess(spec.access, params, caller);
-      const query = read(
-        spec.query ?? Nothing,
-        queryValues(search, (spec.query ?? Nothing).shape),
-        "query",
-      ) as z.infer<Q>;
-      const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
-      // Without a schema, a part has the type of the default parameter, which the compiler cannot follow here.
-      return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade, source });
-    },
+    variants: spec.variants,
+    check: async (call) => void (await checked(call)),
+    run: async (call) => spec.handle(await checked(call)),
   };
+}
+
+/** Returns the sentence about who may call an operation. */
+function accessText<P>(access: Access<P>): string {
+  if (access.to === "all") return "Requires no credential.";
+  if (access.to === "caller") return "Requires a valid credential.";
+  const named = permissionsOf(access).map((name) => `\`${name}\``);
+  if (access.to === "kind") return `Requires ${named.join(" or ")} on some resource; others are not shown.`;
+  return `Requires ${named.join(" or ")} on the resource.`;
 }
 
 function permissionsOf<P>(access: Access<P>): readonly string[] {

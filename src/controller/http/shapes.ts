@@ -6,6 +6,21 @@ import { Policy, PolicyName, ServiceUserName } from "../access/policies/policy.t
 const Text = z.string();
 export const Seconds = z.int();
 
+/** Returns the name of a section's component in the OpenAPI document. */
+export const sectionComponent = (name: string): string =>
+  `${name.replace(/^_?([a-z])/, (_, first: string) => first.toUpperCase())}Section`;
+
+const SECTIONS = ["connectors", "services", "gateway", "network", "alert", "cluster", "snmp", "apigw"];
+/** The configuration as it is shown; the document refers to the forms in which its sections are written. */
+const Config = JsonObject.meta({
+  id: "Config",
+  description: "Sections of the configuration by name",
+  properties: Object.fromEntries(
+    SECTIONS.map((name) => [name, { $ref: `#/components/schemas/${sectionComponent(name)}` }]),
+  ),
+  examples: [{ gateway: { enabled: true, type: "public", host: "gw.example.net", port: 8443 } }],
+});
+
 /** Public form of a node; a projection omits fields that were not requested. */
 export const PublicNode = z
   .object({
@@ -41,7 +56,7 @@ export const PublicNode = z
     orderID: z.uuid().optional(),
     org: z.uuid().optional(),
     domain: Fqdn.optional(),
-    config: JsonObject.optional(),
+    config: Config.optional(),
     shadow: z.strictObject({ reported: JsonObject.optional(), desired: JsonObject.optional() }).optional(),
   })
   .meta({ id: "Node" });
@@ -52,6 +67,17 @@ export const NodePart = PublicNode.partial()
   .extend({ cluster: Fqdn.nullable().optional() })
   .meta({ id: "NodePart" });
 
+const CLUSTER = {
+  fqdn: "pair.example.net",
+  name: "pair",
+  domain: "example.net",
+  tgrn: "tgrn:tg::nodes:cluster/pair.example.net",
+  created_at: 1_760_000_000,
+  tags: {},
+  members: [],
+  config: {},
+};
+
 export const PublicCluster = z
   .object({
     fqdn: Fqdn,
@@ -61,9 +87,9 @@ export const PublicCluster = z
     created_at: Seconds,
     tags: Tags,
     members: z.array(Uid).meta({ description: "Node identifiers" }),
-    config: JsonObject,
+    config: Config,
   })
-  .meta({ id: "Cluster" });
+  .meta({ id: "Cluster", examples: [CLUSTER] });
 
 /** Part of a cluster shown to callers who may write but not read it. */
 export const ClusterPart = PublicCluster.partial().required({ fqdn: true }).meta({ id: "ClusterPart" });

@@ -32,7 +32,15 @@ const fields = {
   location: StorePath.meta({ description: "Path of the file in the node's data store" }),
   os: line(64).meta({ description: "Operating system of the guest, such as `win10`" }),
 };
-const ImageBody = z.object({ id: ImageId.optional(), ...fields });
+const example = {
+  id: "2f6d1c3b-8e7a-4d5c-9b0a-1e2f3a4b5c6d",
+  displayName: "Debian 13",
+  description: "Base image",
+  location: "images/debian-13.qcow2",
+  os: "debian13",
+};
+const file = { bytes: 1_073_741_824, format: "qcow2", virtualBytes: 10_737_418_240 };
+const ImageBody = z.object({ id: ImageId.optional(), ...fields }).meta({ examples: [example] });
 const PublicImage = z
   .object({
     id: ImageId,
@@ -42,7 +50,7 @@ const PublicImage = z
     format: ImageInfo.shape.format,
     virtualBytes: ImageInfo.shape.virtualBytes,
   })
-  .meta({ id: "MachineImage" });
+  .meta({ id: "MachineImage", examples: [{ ...example, present: true, ...file }] });
 const answers = { ...ofNode, ...refusals, ...notFound } as const;
 
 /** Details of an image file, as reported by the node. */

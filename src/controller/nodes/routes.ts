@@ -112,7 +112,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       tag,
       access: { to: "resource", permissions: ["nodes::manage"], resource: () => anyOf(tgrn.node("")) },
       query: z.object({
-        name: NodeName,
+        name: NodeName.meta({ examples: ["edge-2"] }),
         type: NodeType.default("Node"),
         jkt: Base64Url32.optional().meta({ description: "Thumbprint of an existing key (RFC 7638)" }),
         orderID: z.uuid().optional().meta({ description: "Provisioning order of the node" }),
@@ -170,6 +170,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
           .refine(({ state, cluster }) => state !== undefined || cluster !== undefined, "needs state or cluster")
           .meta({
             description: "`cluster` joins a cluster and also requires `nodes::cluster` on it; null leaves the cluster",
+            examples: [{ state: "ACTIVE", cluster: null }],
           }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },

@@ -5,6 +5,7 @@ import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { Caller } from "../http/caller.ts";
+import { sectionForm } from "../config/section-forms.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, Seconds } from "../http/shapes.ts";
 import { Violations } from "../http/problem.ts";
@@ -40,7 +41,7 @@ const TagShape = z
     values: z.array(z.string()),
     created_at: Seconds.meta({ description: "Creation of the oldest node or cluster that has the tag, Unix seconds" }),
   })
-  .meta({ id: "TagInUse" });
+  .meta({ id: "TagInUse", examples: [{ name: "site", values: ["berlin"], created_at: 1_760_000_000 }] });
 /** A section of the domain that is stored and not applied. */
 const ApigwSection = z.strictObject({
   gateway_node: z.string().max(256).nullish(),
@@ -160,9 +161,9 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       tag,
       access: { ...ofDomain, permissions: ["domains::configure:thresholds"] },
       params: z.object({ domain: Fqdn }),
-      body: { schema: sectionSchemas.alert ?? JsonObject, root: "alert" },
+      body: { schema: sectionSchemas.alert ?? JsonObject, described: sectionForm("alert"), root: "alert" },
       answers: {
-        200: { description: "The section", schema: JsonObject, headers: warned },
+        200: { description: "The section", schema: sectionForm("alert"), headers: warned },
         ...refusals,
         ...notFound,
         ...badBody,
@@ -183,7 +184,7 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       params: z.object({ domain: Fqdn }),
       body: { schema: ApigwSection, root: "apigw" },
       answers: {
-        200: { description: "The section", schema: JsonObject, headers: warned },
+        200: { description: "The section", schema: ApigwSection, headers: warned },
         ...refusals,
         ...notFound,
         ...badBody,
@@ -214,7 +215,12 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       summary: "Get the values of a tag",
       tag,
       access: tagAccess,
-      params: z.object({ name: z.string().max(128) }),
+      params: z.object({
+        name: z
+          .string()
+          .max(128)
+          .meta({ examples: ["site"] }),
+      }),
       answers: { 200: { description: "The tag", schema: TagShape }, ...refusals, ...notFound },
       handle: async ({ params: { name }, caller }) => {
         const tag = (await tagsFor(deps, caller)).get(name);

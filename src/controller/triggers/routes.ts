@@ -5,6 +5,7 @@ import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { CAPTURE_EVENT, CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
 import { ContainerCommand } from "../../protocol/triggers/bodies.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
+import { ContainerCommandAnswer } from "../../protocol/triggers/results.ts";
 import { triggerSchemas } from "../../protocol/triggers/schemas.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/values/trigger-events.ts";
 import { EventName, JsonObject, Text256, Uid } from "../../protocol/values/values.ts";
@@ -13,11 +14,13 @@ import { containerNamed, stopSecondsOf } from "../containers/exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { BODY_LIMITS } from "../http/body.ts";
 import { execOf } from "../containers/routes.ts";
+import { defined } from "../../lib/defined.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { refusalOf, Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
-import { route, type Route } from "../http/route.ts";
+import { route, type Route, type Variant } from "../http/route.ts";
 import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
+import { eventExamples } from "./event-examples.ts";
 import type { TriggerProgress, TriggerRequest } from "./records.ts";
 import type { TriggerOptions, TriggerService } from "./service.ts";
 import type { ReplyJoins } from "./reply-joins.ts";
@@ -69,11 +72,23 @@ const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 /** The claims around a body use part of the depth that the node permits. */
 const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
 
+/** Forms of each event's body and answer in the OpenAPI document. A terminal is opened by another operation. */
+const VARIANTS = { parameter: "event", values: variantsOf() } as const;
+
 /** Describes the bodies of known events. The node validates the body, since newer nodes have other events. */
 const DescribedBody = z
   .union([...new Set(Object.values(triggerSchemas).map(({ body }) => body)), ContainerCommand, JsonObject])
   .optional()
   .meta({ description: "Body of the event; events without a defined form accept any object, or none" });
+/** Describes the answers of known events. Containers and newer nodes have other events. */
+const DescribedAnswer = z
+  .union([
+    z.literal(true),
+    ...new Set(Object.values(VARIANTS.values).map(({ answer }) => answer)),
+    ContainerCommandAnswer,
+    z.unknown(),
+  ])
+  .meta({ description: "`true` without `wait`; else the answer of the event, as `x-variants` lists them" });
 
 /** Response header with the id of an event that nobody waits for. */
 const ID_HEADER = "holdfast-trigger";
@@ -134,7 +149,7 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
               schema: z.string(),
             },
           },
-          schema: z.unknown(),
+          schema: DescribedAnswer,
           mediaTypes: ["application/json", "application/x-ndjson"],
         },
         ...ofNode,
@@ -142,6 +157,7 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
         ...notFound,
         ...badBody,
       },
+      variants: VARIANTS,
       handle: async ({ params: { nodeID, event }, query, body, request, caller }) => {
         if (!EventName.safeParse(event).success)
           throw new Violations(["event: is no name of an event: use letters, digits, '.', '_' and '-'"]);
@@ -211,6 +227,21 @@ function oneReadOf(triggers: Pick<TriggerService, "sent">) {
 function rightsTo(event: string | undefined): readonly string[] | undefined {
   if (event === undefined) return undefined;
   return event === CAPTURE_EVENT ? [CAPTURE_PERMISSION] : [`nodes::service:${event}`, "nodes::remote-execute"];
+}
+
+/** Returns the forms of each event; an answer without a name of its own is called after its first event. */
+function variantsOf(): Readonly<Record<string, Variant>> {
+  const named = new Map<z.ZodType, z.ZodType>();
+  const examples: Readonly<Record<string, Variant["example"]>> = eventExamples;
+  const values = Object.entries<{ readonly body: z.ZodType; readonly result: z.ZodType }>(triggerSchemas)
+    .filter(([, { result }]) => result.type !== "never")
+    .map(([event, { body, result }]) => {
+      const id = `${event.replaceAll(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase())}Answer`;
+      const answer = named.get(result) ?? (result.meta()?.id === undefined ? result.meta({ id }) : result);
+      named.set(result, answer);
+      return [event, { body, answer, ...defined({ example: examples[event] }) }] as const;
+    });
+  return Object.fromEntries(values);
 }
 
 /** Checks an event that nobody waits for as the node would. @throws {Violations} for an unknown event or an invalid body */

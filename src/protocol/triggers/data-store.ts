@@ -37,7 +37,7 @@ export const S3Uri = z
   .string()
   .max(4096)
   .refine((text) => parseS3Uri(text) !== undefined, "must be s3://<bucket>/<key>")
-  .meta({ description: "`s3://<bucket>/<key>`" });
+  .meta({ description: "`s3://<bucket>/<key>`", examples: ["s3://backups/dump.tar"] });
 
 export interface S3Object {
   readonly bucket: string;

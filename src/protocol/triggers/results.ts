@@ -21,7 +21,7 @@ export const WatchedOutput = z
   .object({ exitCode: z.int(), truncated: z.boolean(), durationMs: Count })
   .meta({ id: "WatchedOutput" });
 
-export const ToolOutput = z.union([WholeOutput, WatchedOutput]);
+export const ToolOutput = z.union([WholeOutput, WatchedOutput]).meta({ id: "ToolOutput" });
 
 /** Answer of an event that starts an operation: what it will do or, after a restart, what it did. */
 export const Announced = z.object({ output: z.object({ message: z.string(), startedAt: z.number().optional() }) });

@@ -49,10 +49,20 @@ function isAddressBlock(text: string): boolean {
 
 export const Port = z.int().min(1).max(65_535);
 
+/**
+ * Returns the pattern of a link's name: at most `most` of the characters, which do not include `-` and `.`, of those two, and of digits;
+ * neither `.` nor `..`, and not `-` first. Without lookahead, which not every language has.
+ */
+export function linkPattern(characters: string, most: number, first = `0-9${characters}`): string {
+  const all = `[0-9${characters}.-]`;
+  const second = `\\.[0-9${characters}-]${all}{0,${most - 2}}`;
+  return `[${first}]${all}{0,${most - 1}}|${second}|\\.\\.${all}{1,${most - 2}}`;
+}
+
 /** The name of a network link as Linux allows it. */
 export const LinkName = z
   .string()
-  .regex(/^(?!-|\.{1,2}$)[A-Za-z0-9_.@:-]{1,15}$/, "not the name of a network interface");
+  .regex(new RegExp(`^(?:${linkPattern("A-Za-z_@:", 15)})$`), "not the name of a network interface");
 
 /** 32 bytes as 43 base64url characters: nonces, thumbprints (RFC 7638), key pins (RFC 7469). */
 export const Base64Url32 = z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be 43 base64url characters");

@@ -324,3 +324,23 @@ test("what changes nothing leaves no event and no audit, and a change names only
   await controller.nodes.update(uid, { state: "INACTIVE", cluster: fqdn }, "test");
   expect(JSON.stringify(await trail())).toContain(`Node updated: cluster ${fqdn}`);
 });
+
+test("a mock answers with the examples, for any credential, and without a trace of what was sent", async () => {
+  const controller = await runController({ isMock: true });
+  const ask = (method: string, path: string, body?: object) =>
+    fetch(`${controller.url}${path}`, {
+      method,
+      headers: { authorization: "anybody:anything", "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  const statements = [{ effect: "allow", actions: ["nodes::read"] }];
+  const created = await ask("POST", "/v2/policy", { name: "sent", statements, resources: ["*"] });
+  expect([created.status, await created.json()]).toMatchObject([200, { name: "operators" }]);
+  expect(await (await ask("GET", "/v2/policy")).json()).toMatchObject([{ name: "operators" }]);
+  expect(await (await ask("GET", "/api/node")).json()).toMatchObject([{ fqdn: "edge-1.example.net" }]);
+  expect((await ask("PUT", "/v2/policy/operators", { name: "sent" })).status).toBe(422);
+  expect((await fetch(`${controller.url}/node`)).status).toBe(401);
+  expect(
+    (await controller.events.find({ limit: 1, offset: 0, sort: { by: "timestamp", order: "asc" } })).items,
+  ).toEqual([]);
+});

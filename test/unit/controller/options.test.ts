@@ -17,6 +17,8 @@ test.each([
   [["-x"], "holdfast controller --help"],
   [["--tls=yes"], "--tls"],
   [["--listen"], "--listen"],
+  [["--mock", "--data", "/tmp/x"], "--data: a mock keeps nothing; remove --data or --mock"],
+  [["--mock", "--store", "postgres://a@b/c"], "--store: a mock keeps nothing"],
   [["--listen", "--tls"], "--listen"],
   [["--node-keys", "pem"], "use text or jwk"],
   [["extra"], "extra"],
@@ -35,4 +37,9 @@ test("the help names the defaults that are in force", () => {
   const options = controllerVerb.options;
   expect(options["listen"]?.help).toContain(`(${listen})`);
   expect(options["data"]?.help).toContain(`(${dataDir})`);
+});
+
+test("--mock is a setting", () => {
+  expect(readOptions(["--mock"])).toMatchObject({ isMock: true });
+  expect(readOptions([])).not.toHaveProperty("isMock");
 });

@@ -47,6 +47,7 @@ export const controllerVerb: VerbSpec = {
       value: "SECONDS",
       help: "how long the earlier secret of a service user stays valid beside a new one, at most 604800 (0)",
     },
+    mock: { help: "answer each request with the documented example; any credential is accepted, nothing is kept" },
     domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
     state: { value: "DIR", help: "accepted as by every verb, and not used: see --data", complete: "directory" },
     run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },

@@ -4,9 +4,15 @@ import { isKnownAction, normaliseAction } from "./permissions.ts";
 
 const NAME_RULE = "letters, digits, '.', '_' and '-', at most 128, a letter or digit first";
 
-export const PolicyName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE);
+export const PolicyName = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE)
+  .meta({ examples: ["operators"] });
 
-export const ServiceUserName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE);
+export const ServiceUserName = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE)
+  .meta({ examples: ["deploy"] });
 
 const Action = z
   .string()

@@ -66,7 +66,7 @@ export const oneLine = (most: number) =>
     .min(1, says("must not be empty"))
     .max(most, says(`must have at most ${most} characters`))
     // oxlint-disable-next-line no-control-regex -- they are what is refused
-    .regex(/^[^\u0000-\u001f\u007f]*$/, says("must not have control characters"));
+    .regex(/^[^\x00-\x1f\x7f]*$/, says("must not have control characters"));
 
 /** The name of a node or of a cluster, or its FQDN. */
 export const NodeRef = z

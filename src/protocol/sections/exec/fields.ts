@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { shellWords } from "../../../lib/text/shell-words.ts";
 import { Requires } from "../../values/features.ts";
+import { linkPattern } from "../../values/values.ts";
 import { decimal, Description, limitOrZero, says, whole } from "../common/fields.ts";
 import { Address, DeviceName, Flag, list, Nic, Uid } from "../network/fields.ts";
 
@@ -197,8 +198,9 @@ export const Logging = z.looseObject(
   object,
 );
 
-// Part of a path, neither `.` nor `..`.
-const STEP = "(?:[^/.\\p{Cc}][^/\\p{Cc}]*|\\.[^/.\\p{Cc}][^/\\p{Cc}]*|\\.\\.[^/\\p{Cc}]+)";
+// Part of a path, neither `.` nor `..`, without control characters. Not every language has `\\p`.
+const CONTROL = "\\x00-\\x1f\\x7f-\\x9f";
+const STEP = `(?:[^/.${CONTROL}][^/${CONTROL}]*|\\.[^/.${CONTROL}][^/${CONTROL}]*|\\.\\.[^/${CONTROL}]+)`;
 const AbsolutePath = Line(4096).regex(
   new RegExp(`^(?:/(?:\\.|${STEP})?)+$`, "u"),
   says("must be an absolute path, without .. and control characters"),
@@ -232,7 +234,10 @@ export const PortMappingItem = z.looseObject(
 
 export const VariableItem = z.looseObject(
   {
-    name: text().regex(/^[^=\p{Cc}]{1,256}$/u, says("must be 1..256 characters, without = and control characters")),
+    name: text().regex(
+      new RegExp(`^[^=${CONTROL}]{1,256}$`, "u"),
+      says("must be 1..256 characters, without = and control characters"),
+    ),
     value: Line(131_072)
       .refine((value) => !value.includes("\0"), says("must not hold the character NUL"))
       .meta({ description: "May be empty. A secret: shown only to who may read the variables" }),
@@ -265,7 +270,7 @@ export const InterfaceItem = z.looseObject(
     name: HandedOver,
     dest: text()
       .regex(
-        new RegExp(`^(?:${IPV4}|(?![-\\d]|\\.{1,2}$)[A-Za-z0-9_.-]{1,15})$`),
+        new RegExp(`^(?:${IPV4}|${linkPattern("A-Za-z_", 15, "A-Za-z_")})$`),
         says("must be the name of an interface in the container, or its IPv4 address"),
       )
       .meta({ description: "An interface in the container, or its IPv4 address" }),

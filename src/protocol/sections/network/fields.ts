@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { addressRange } from "../../../lib/net/cidr.ts";
 import { Requires } from "../../values/features.ts";
+import { linkPattern } from "../../values/values.ts";
 import { Description, says, whole } from "../common/fields.ts";
 
 /** Most entries of each list in the section. */
@@ -72,16 +73,16 @@ export const InterfaceAddress = text()
   .refine(isHost, says("must be the address of a machine, not the first (network) or last (broadcast) of its network"));
 /** The name of a link as Linux allows it; one of a VLAN may be longer and is shortened. */
 export const LinkRef = text().regex(
-  /^(?!-|\.{1,2}$)[A-Za-z0-9_.@:-]{1,20}$/,
+  new RegExp(`^(?:${linkPattern("A-Za-z_@:", 20)})$`),
   says("must be the name of a network interface"),
 );
 export const Nic = text().regex(
-  /^(?!-|\.{1,2}$)[A-Za-z0-9_.@:-]{1,15}$/,
+  new RegExp(`^(?:${linkPattern("A-Za-z_@:", 15)})$`),
   says("must be the name of a network interface, of at most 15 characters"),
 );
 /** The name of a VRF or a tunnel, which becomes the name of a link. */
 export const DeviceName = text().regex(
-  /^(?!-|\.{1,2}$)[A-Za-z0-9_.-]{1,15}$/,
+  new RegExp(`^(?:${linkPattern("A-Za-z_", 15)})$`),
   says("must be 1..15 letters, digits, dots, dashes and underscores"),
 );
 

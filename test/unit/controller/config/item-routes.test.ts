@@ -344,8 +344,11 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
 
 describe("the OpenAPI document", () => {
   it("has the item operations with their bodies and answers", async () => {
-    const { paths } = z
-      .object({ paths: z.record(z.string(), z.record(z.string(), z.looseObject({ responses: z.looseObject({}) }))) })
+    const { paths, components } = z
+      .object({
+        paths: z.record(z.string(), z.record(z.string(), z.looseObject({ responses: z.looseObject({}) }))),
+        components: z.object({ schemas: z.looseObject({ ServiceItem: z.looseObject({}) }) }),
+      })
       .parse((await bench.call("GET", "/openapi.json", { key: undefined })).json);
     const of = (path: string) => Object.keys(paths[path] ?? {}).sort();
     expect(of("/v2/node/{nodeID}/config/connectors")).toEqual(["post"]);
@@ -354,7 +357,8 @@ describe("the OpenAPI document", () => {
     expect(of("/v2/node/{nodeID}/config/services/{serviceID}")).toEqual(["delete", "put"]);
     const create = paths["/v2/node/{nodeID}/config/services"]?.["post"];
     expect(Object.keys(create?.responses ?? {})).toEqual(expect.arrayContaining(["200", "401", "403", "404", "422"]));
-    expect(JSON.stringify(create?.["requestBody"])).toContain('"required":["name","protocol","host","port"]');
+    expect(JSON.stringify(create?.["requestBody"])).toContain("#/components/schemas/ServiceItem");
+    expect(components.schemas.ServiceItem["required"]).toEqual(["name", "protocol", "host", "port"]);
   });
 });
 

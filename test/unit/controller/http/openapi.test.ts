@@ -1,5 +1,7 @@
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
+import { triggerSchemas } from "../../../../src/protocol/triggers/schemas.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
 
@@ -23,6 +25,12 @@ const Document = z.object({
   paths: z.record(z.string(), z.record(z.enum(["get", "post", "put", "delete"]).or(z.string()), Operation)),
   components: z.object({ schemas: z.record(z.string(), z.unknown()) }),
 });
+
+const Schema = z.record(z.string(), z.unknown());
+/** Events that are answered: a terminal is opened by another operation. */
+const answeredEvents = Object.keys(triggerSchemas)
+  .filter((event) => event !== "container-exec")
+  .sort();
 
 let bench: ApiBench;
 let raw: unknown;
@@ -173,6 +181,75 @@ describe("the OpenAPI document", () => {
     }
   });
 
+  it("has patterns that the regular expressions of every language take", () => {
+    const patterns = patternsIn(raw);
+    expect(patterns.size).toBeGreaterThan(30);
+    expect([...patterns].filter((pattern) => !PORTABLE.test(pattern))).toEqual([]);
+    const others = ["(?!a)b", "(?<=a)b", "(?<n>a)", "(?i)a", "\\p{Cc}", "\\u0000", "\\k<n>", "a*?", "a++", "a{1,1001}"];
+    expect(others.filter((pattern) => PORTABLE.test(pattern))).toEqual([]);
+  });
+
+  it("names the forms of each trigger event's body and answer", () => {
+    const operation = members(members(members(members(raw)["paths"])["/node/{nodeID}/trigger/{event}"])["post"]);
+    const { parameter, values } = z
+      .object({ parameter: z.string(), values: z.record(z.string(), z.object({ body: Schema, answer: Schema })) })
+      .parse(operation["x-variants"]);
+    expect([parameter, Object.keys(values).sort()]).toEqual(["event", answeredEvents]);
+    for (const [event, { answer }] of Object.entries(values)) {
+      expect([event, Object.keys(answer)]).not.toEqual([event, []]);
+      expect(answer["$ref"]).toMatch(/^#\/components\/schemas\/\w+$/);
+    }
+    expect(values["tg-ping"]?.answer["$ref"]).toBe("#/components/schemas/ToolOutput");
+    expect(values["dns-health"]?.answer["$ref"]).toBe("#/components/schemas/DnsHealthAnswer");
+  });
+
+  it("names the form of each section that is written", () => {
+    const config = members(members(document.components.schemas["Config"])["properties"]);
+    expect(Object.keys(config)).toEqual([
+      "connectors",
+      "services",
+      "gateway",
+      "network",
+      "alert",
+      "cluster",
+      "snmp",
+      "apigw",
+    ]);
+    const network = members(document.components.schemas["NetworkSection"]);
+    expect(members(network["properties"])).toHaveProperty("interfaces");
+  });
+
+  it("is small, compressed as the client accepts it, and sent only once", async () => {
+    const ask = (headers: Record<string, string>) =>
+      bench.app.request("/openapi.json", { headers: { "accept-encoding": "identity", ...headers } });
+    const plain = await ask({});
+    const text = await plain.text();
+    expect(plain.headers.get("content-encoding")).toBeNull();
+    const decoders = { br: brotliDecompressSync, gzip: gunzipSync } as const;
+    for (const [accepted, coding] of [
+      ["br", "br"],
+      ["gzip", "gzip"],
+      ["gzip, deflate, br", "br"],
+      ["br;q=0, *", "gzip"],
+      ["GZIP;q=0.5", "gzip"],
+    ] as const) {
+      const packed = await ask({ "accept-encoding": accepted });
+      const bytes = Buffer.from(await packed.arrayBuffer());
+      expect([accepted, packed.headers.get("content-encoding"), packed.headers.get("vary")]).toEqual([
+        accepted,
+        coding,
+        "accept-encoding",
+      ]);
+      expect(bytes.length).toBeLessThan(60_000);
+      expect(decoders[coding](bytes).toString()).toBe(text);
+      const etag = packed.headers.get("etag") ?? "";
+      const known = await ask({ "accept-encoding": accepted, "if-none-match": `"x", W/${etag}` });
+      expect([known.status, await known.text(), known.headers.get("etag")]).toEqual([304, "", etag]);
+      expect(etag).not.toBe(plain.headers.get("etag"));
+    }
+    expect((await ask({ "if-none-match": '"x"' })).status).toBe(200);
+  });
+
   it("describes nothing so loosely that a wrong answer would fit", () => {
     const schema = document.paths["/node"]?.["get"]?.responses["200"]?.content?.["application/json"]?.schema ?? {};
     expect(checker(schema).safeParse([{ uid: "x" }]).success).toBe(false);
@@ -181,6 +258,22 @@ describe("the OpenAPI document", () => {
     );
   });
 });
+
+/** Returns the patterns of all schemas. */
+function patternsIn(value: unknown, found = new Set<string>()): ReadonlySet<string> {
+  if (typeof value !== "object" || value === null) return found;
+  for (const [name, inner] of Object.entries(value)) {
+    if (name === "pattern" && typeof inner === "string") found.add(inner);
+    else patternsIn(inner, found);
+  }
+  return found;
+}
+
+const ESCAPE = String.raw`\\(?:[dDwWsS./\-*+?()[\]{}|^$\\]|x[0-9a-f]{2})`;
+const CLASS = String.raw`\[\^?(?:${ESCAPE}|[^\]\\[])+\]`;
+const TIMES = String.raw`(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?(?![*+?{])`;
+/** Neither lookaround, names, flags, properties and references, nor lazy, possessive and long repetition (above 999). */
+const PORTABLE = new RegExp(String.raw`^(?:(?:${ESCAPE}|${CLASS}|\((?:\?:)?(?!\?)|\)|[^\\()[\]{}*+?])${TIMES})*$`);
 
 /** A validator made from the document's own JSON Schema, not from the schema behind it. */
 function checker(schema: object): z.ZodType {
