@@ -43,6 +43,10 @@ export function validValues(schema: z.core.$ZodType): fc.Arbitrary<unknown> {
       return validValues(def.innerType);
     case "nullable":
       return fc.oneof(fc.constant(null), validValues(def.innerType));
+    case "default":
+      return validValues(def.innerType);
+    case "pipe":
+      return validValues(def.in).filter((value) => z.safeParse(schema, value).success);
     case "unknown":
       return jsonValues;
     default:
