@@ -47,7 +47,7 @@ import { sourcesOf, type Source } from "./http/sources.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { Activations } from "./nodes/activations/service.ts";
 import { releaseIdentity } from "./nodes/held-identity.ts";
-import { Licenses, type LicenseRequest } from "./nodes/licenses.ts";
+import { Licenses } from "./nodes/licenses.ts";
 import { NodeService } from "./nodes/service.ts";
 import { Organization } from "./org/service.ts";
 import { httpRegistry, type Registry } from "./registry/registry.ts";
@@ -135,9 +135,8 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
 
   // Admission: what lets machines in.
   const licenses = new Licenses({ ...base, ...identity, events });
-  const issue = async (request: LicenseRequest): Promise<string> => licenses.issue(request);
-  const activations = new Activations({ clock, origin, issue });
-  const agentTokens = new AgentTokens({ ...base, events, issue });
+  const activations = new Activations({ clock, origin, issue: (request) => licenses.issue(request) });
+  const agentTokens = new AgentTokens({ ...base, events, issue: (tx, request) => licenses.issueIn(tx, request) });
 
   // The channel: nodes' sessions, and what goes through them.
   const channelLog = log.child({ component: "channel" });

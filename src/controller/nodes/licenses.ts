@@ -9,8 +9,13 @@ import { checkField } from "./fields.ts";
 import type { LicenseStore } from "./license-store.ts";
 import { checkNameFree, type NameHolders } from "./names.ts";
 
+/** Stores of an open transaction that issues a license. */
+export interface LicenseParts extends EventParts, NameHolders {
+  readonly licenses: Pick<LicenseStore, "add">;
+}
+
 export interface LicensesDeps {
-  readonly store: NameHolders & Transact<EventParts & { readonly licenses: Pick<LicenseStore, "add"> }>;
+  readonly store: Transact<LicenseParts>;
   readonly events: Pick<EventLog, "change">;
   readonly keys: Pick<ControlKeys, "rootThumbprint"> & {
     readonly signing: Signer;
@@ -46,11 +51,19 @@ export class Licenses {
   }
 
   /** Issues a signed license. @throws {InputError} `invalid-body`, `name-taken` */
-  async issue({ name, type, jkt, orderID, user, lifetimeSeconds = LICENSE_SECONDS }: LicenseRequest): Promise<string> {
-    const { store, events, keys, clock, origin, org, domain } = this.#deps;
+  issue(request: LicenseRequest): Promise<string> {
+    return this.#deps.store.transact((tx) => this.issueIn(tx, request));
+  }
+
+  /** Issues a license in a transaction, after which it may be given away. @throws as `issue` */
+  async issueIn(
+    tx: LicenseParts,
+    { name, type, jkt, orderID, user, lifetimeSeconds = LICENSE_SECONDS }: LicenseRequest,
+  ): Promise<string> {
+    const { events, keys, clock, origin, org, domain } = this.#deps;
     checkField("name", NodeName, name);
     if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
-    await checkNameFree(store, `${name}.${domain}`);
+    await checkNameFree(tx, `${name}.${domain}`);
     const iat = Math.floor(clock.now() / 1000);
     const license = {
       iss: origin,
@@ -65,12 +78,9 @@ export class Licenses {
       spki: keys.newest.spki,
       ...(jkt === undefined ? {} : { cnf: { jkt } }),
     };
-    const jws = await signJws("holdfast-license+jwt", license, keys.signing);
-    await store.transact(async (tx) => {
-      await tx.licenses.add(license, user, orderID);
-      const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
-      await events.change(tx, node, user, `License issued for ${node.fqdn} (${type})`, { action: "create" });
-    });
-    return jws;
+    await tx.licenses.add(license, user, orderID);
+    const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
+    await events.change(tx, node, user, `License issued for ${node.fqdn} (${type})`, { action: "create" });
+    return signJws("holdfast-license+jwt", license, keys.signing);
   }
 }

@@ -12,9 +12,9 @@ import { MachineVolumes } from "../../../src/controller/images/volumes.ts";
 import { Images } from "../../../src/controller/images/service.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
-import type { LicenseRequest } from "../../../src/controller/nodes/licenses.ts";
 import { Organization } from "../../../src/controller/org/service.ts";
 import { apiRoutes, type RouteDeps } from "../../../src/controller/routes.ts";
+import type { Stores } from "../../../src/controller/stores.ts";
 import type { FlowStore } from "../../../src/controller/stats/flow-store.ts";
 import type { GatewayDetailsStore } from "../../../src/controller/stats/gateway-details-store.ts";
 import { ReplyJoins } from "../../../src/controller/triggers/reply-joins.ts";
@@ -50,7 +50,7 @@ export class ApiBench {
   readonly gatewayDetails: GatewayDetailsStore;
   readonly access: AccessStore;
   readonly activations: Activations;
-  readonly agentTokens: AgentTokens;
+  readonly agentTokens: AgentTokens<Stores>;
   readonly app: ReturnType<typeof createApi>;
   readonly routes: readonly Route[];
   readonly deps: RouteDeps & ApiDeps;
@@ -69,15 +69,15 @@ export class ApiBench {
     this.flows = store.flows;
     this.gatewayDetails = store.gatewayDetails;
     this.access = store.access;
-    const issue = async (request: LicenseRequest): Promise<string> => services.licenses.issue(request);
-    this.activations = new Activations({ clock, origin: ORIGIN, issue });
+    const { licenses } = services;
+    this.activations = new Activations({ clock, origin: ORIGIN, issue: (request) => licenses.issue(request) });
     this.agentTokens = new AgentTokens({
       store,
       events: services.events,
       keys: { rootThumbprint: "A".repeat(43), newest: { spki: [] } },
       clock,
       origin: ORIGIN,
-      issue,
+      issue: (tx, request) => licenses.issueIn(tx, request),
     });
     const deps = {
       ...store,

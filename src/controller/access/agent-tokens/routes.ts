@@ -52,7 +52,7 @@ const Token = z
   .meta({ id: "AgentToken" });
 
 export interface AgentTokenRouteDeps {
-  readonly agentTokens: AgentTokens;
+  readonly agentTokens: Pick<AgentTokens, "all" | "create" | "remove">;
 }
 
 /** Routes of the tokens that register agents. */

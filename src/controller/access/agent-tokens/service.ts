@@ -20,19 +20,17 @@ export interface AgentTokenParts extends EventParts {
   readonly access: Pick<AccessStore, "grantOf">;
 }
 
-export interface AgentTokensDeps {
-  readonly store: Transact<AgentTokenParts> & { readonly agentTokens: AgentTokenStore };
+export interface AgentTokensDeps<Parts extends AgentTokenParts> {
+  readonly store: Transact<Parts> & { readonly agentTokens: AgentTokenStore };
   readonly events: Pick<EventLog, "change">;
   readonly keys: { readonly rootThumbprint: string; readonly newest: { readonly spki: readonly string[] } };
   readonly clock: Clock;
   readonly origin: string;
-  readonly issue: (request: {
-    name: string;
-    type: NodeType;
-    jkt: string;
-    user: string;
-    lifetimeSeconds: number;
-  }) => Promise<string>;
+  /** Issues a license in a transaction. */
+  readonly issue: (
+    tx: Parts,
+    request: { name: string; type: NodeType; jkt: string; user: string; lifetimeSeconds: number },
+  ) => Promise<string>;
 }
 
 /** Agents that a new token registers. */
@@ -48,10 +46,10 @@ const LICENSE_SECONDS = 15 * 60;
 export const TOKEN_PERMISSION = { permissions: ["nodes::manage"], resource: anyOf(tgrn.node("")) } as const;
 
 /** Tokens that give agents on users' devices a license. A token has the current permissions of its creator. */
-export class AgentTokens {
-  readonly #deps: AgentTokensDeps;
+export class AgentTokens<Parts extends AgentTokenParts = AgentTokenParts> {
+  readonly #deps: AgentTokensDeps<Parts>;
 
-  constructor(deps: AgentTokensDeps) {
+  constructor(deps: AgentTokensDeps<Parts>) {
     this.#deps = deps;
   }
 
@@ -104,45 +102,26 @@ export class AgentTokens {
    * @throws {InputError} `bad-signature` for an invalid token, `token-expired`, `token-used`, `name-taken`
    */
   async exchange(jws: string): Promise<{ readonly license: string }> {
-    const { store, issue } = this.#deps;
     const { claims, key } = await this.#verify(jws);
-    const { id } = claims;
-    const taken = await store.transact((tx) => this.#take(tx, claims, key));
-    if (taken.license !== undefined) return { license: taken.license };
-    const { name, user } = taken;
-    try {
-      const license = await issue({ name, type: "Agent", jkt: key, user, lifetimeSeconds: LICENSE_SECONDS });
-      await store.transact(async ({ agentTokens }) => {
-        // The token was revoked meanwhile.
-        if ((await agentTokens.get(id)) === undefined) throw unknown();
-        await agentTokens.licensed(id, key, license);
-      });
-      return { license };
-    } catch (error) {
-      await store.agentTokens.release(id, key);
-      throw error;
-    }
+    return { license: await this.#deps.store.transact((tx) => this.#license(tx, claims, key)) };
   }
 
-  /** Returns the license that a key already has by a token, or reserves a use of the token for it. */
-  async #take(
-    tx: AgentTokenParts,
-    claims: TokenUseClaims,
-    key: string,
-  ): Promise<
-    { readonly license: string } | { readonly license?: never; readonly name: string; readonly user: string }
-  > {
+  /** Returns the license that a key has by a token, or issues it for one use of the token. */
+  async #license(tx: Parts, claims: TokenUseClaims, key: string): Promise<string> {
     const token = await valid(tx, claims);
     const { id, createdBy: user } = token;
     const earlier = await tx.agentTokens.use(id, key);
-    if (earlier?.license !== undefined) return { license: earlier.license };
+    if (earlier?.license !== undefined) return earlier.license;
     const now = this.#deps.clock.now() / 1000;
     if (token.expiresAt <= now) throw new InputError("token-expired", "the token has expired");
-    if (earlier !== undefined) throw new InputError("busy", "the license of this key is being issued");
-    if (token.uses >= token.maxUses) throw new InputError("token-used", "the token has no uses left");
+    if (earlier === undefined && token.uses >= token.maxUses) {
+      throw new InputError("token-used", "the token has no uses left");
+    }
     const name = token.name ?? `${token.namePrefix ?? "agent"}-${sha256Hex(`${id} ${key}`).slice(0, 10)}`;
-    await tx.agentTokens.take(id, key, name);
-    return { name, user };
+    const request = { name, type: "Agent", jkt: key, user, lifetimeSeconds: LICENSE_SECONDS } as const;
+    const license = await this.#deps.issue(tx, request);
+    await tx.agentTokens.putUse(id, { key, name, license });
+    return license;
   }
 
   async #verify(jws: string): Promise<{ readonly claims: TokenUseClaims; readonly key: string }> {

@@ -20,7 +20,7 @@ export interface StoredAgentToken {
 export interface TokenUse {
   readonly key: string;
   readonly name: string;
-  /** Undefined while the license is being issued. */
+  /** Undefined if an earlier version ended while it issued the license. */
   readonly license: string | undefined;
 }
 
@@ -35,12 +35,8 @@ export interface AgentTokenStore {
   /** Removes the tokens that a user created. */
   removeOf(user: string): Promise<void>;
   use(id: string, key: string): Promise<TokenUse | undefined>;
-  /** Reserves one use of a token for a key. */
-  take(id: string, key: string, name: string): Promise<void>;
-  /** Stores the license of a use. */
-  licensed(id: string, key: string, license: string): Promise<void>;
-  /** Releases a use for which no license was issued. */
-  release(id: string, key: string): Promise<void>;
+  /** Stores the use of a token by a key, with its license. */
+  putUse(id: string, use: TokenUse & { readonly license: string }): Promise<void>;
   prune(nowSeconds: number): Promise<void>;
 }
 
@@ -123,19 +119,12 @@ export function agentTokenStore(executor: Executor): AgentTokenStore {
         .executeTakeFirst();
       return row === undefined ? undefined : { key: row.key, name: row.name, license: row.license ?? undefined };
     },
-    async take(id, key, name) {
-      await db.insertInto("agent_token_uses").values({ token: id, key, name }).execute();
-    },
-    async licensed(id, key, license) {
+    async putUse(token, { key, name, license }) {
       await db
-        .updateTable("agent_token_uses")
-        .set({ license })
-        .where("token", "=", id)
-        .where("key", "=", key)
+        .insertInto("agent_token_uses")
+        .values({ token, key, name, license })
+        .onConflict((conflict) => conflict.columns(["token", "key"]).doUpdateSet({ license }))
         .execute();
-    },
-    async release(id, key) {
-      await db.deleteFrom("agent_token_uses").where("token", "=", id).where("key", "=", key).execute();
     },
     async prune(nowSeconds) {
       await db

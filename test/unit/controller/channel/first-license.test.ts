@@ -189,3 +189,24 @@ test("a token does no more than its maker still may", async () => {
   await bench.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: ["*"] }]);
   expect(await use()).toHaveProperty("license");
 });
+
+test("a use of a token counts once its license is issued, and one left by an ended controller gets its license", async () => {
+  const bench = await ApiBench.create();
+  const order = { namePrefix: "lab", maxUses: 1 };
+  const { json } = await bench.call("POST", "/v2/agent-token", { json: order });
+  const { id, secret } = readAgentToken(String(Members.parse(json)["token"])) ?? { id: "", secret: "" };
+  const { keys, auth, thumbprints } = await makeIdentity();
+  const use = async () =>
+    bench.agentTokens.exchange(await signJws("holdfast-token-use+jwt", { aud: ORIGIN, id, secret, keys }, auth));
+  const name = `lab-${sha256Hex(`${id} ${thumbprints.auth}`).slice(0, 10)}`;
+  await bench.call("POST", "/cluster", { json: { name } });
+  await expect(use()).rejects.toMatchObject({ code: "name-taken" });
+  expect(await bench.agentTokens.all()).toMatchObject([{ uses: 0 }]);
+  await bench.call("DELETE", `/cluster/${name}.example.net`);
+  await bench.fleet.store.query(
+    `INSERT INTO agent_token_uses VALUES ('${id}', '${thumbprints.auth}', '${name}', NULL)`,
+  );
+  const { license } = await use();
+  expect(await use()).toEqual({ license });
+  expect(await bench.agentTokens.all()).toMatchObject([{ uses: 1 }]);
+});
