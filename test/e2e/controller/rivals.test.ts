@@ -11,7 +11,13 @@ import { systemClock } from "../../../src/host/clock.ts";
 import { readAgentToken } from "../../../src/protocol/channel/activation.ts";
 import { ACTIVATION_PATH, REGISTER_PATH, TOKEN_PATH } from "../../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws } from "../../../src/protocol/channel/jws.ts";
-import { makeIdentity, registerJws, type TestIdentity } from "../../support/control-plane/node-client.ts";
+import {
+  makeIdentity,
+  registerJws,
+  TestNode,
+  type TestIdentity,
+  type TestSession,
+} from "../../support/control-plane/node-client.ts";
 import { startPostgres, type TestPostgres } from "../../support/control-plane/postgres.ts";
 import { freePort, startController, type ControllerProgram } from "../../support/machine/programs.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
@@ -108,6 +114,18 @@ const callOf =
 async function register(call: Call, origin: string, license: string, identity: TestIdentity): Promise<Answer> {
   return call("POST", REGISTER_PATH, { register: await registerJws(origin, license, identity) });
 }
+
+const EVENT = {
+  eventType: "Disk Almost Full",
+  level: "WARNING",
+  message: "",
+  timestamp: 1_760_000_000,
+  details: {},
+  state: "EXCEEDED",
+};
+
+const outcomeOf = (settled: PromiseSettledResult<unknown>): unknown =>
+  settled.status === "fulfilled" ? settled.value : settled.reason;
 
 const statusesOf = (answers: readonly Answer[]): readonly number[] =>
   answers.map(({ status }) => status).sort((a, b) => a - b);
@@ -248,6 +266,51 @@ describe("two controllers on one PostgreSQL", () => {
     const before = await documents();
     await restart();
     expect(await documents()).toEqual(before);
+  });
+
+  test("store what a node sends to both once, and in its order", async () => {
+    const { both, origin, query } = await startRivals();
+    const license = await both[0].license("split");
+    const { jti: uid } = peekClaims("holdfast-license+jwt", license);
+    const identity = await makeIdentity();
+    expect(await register(callOf(both[0]), origin, license, identity)).toMatchObject({ status: 200 });
+    const sessions: TestSession[] = [];
+    for (const [index, { url }] of both.entries()) {
+      const node = new TestNode(url, uid, identity);
+      node.n = index;
+      sessions.push(await node.connect({ claims: { aud: origin } }));
+    }
+    const each = <T>(count: number, work: (session: TestSession, index: number) => Promise<T>) =>
+      Promise.allSettled(
+        Array.from({ length: count }, (_, index) => work(sessions[index % 2] ?? expect.fail("no session"), index)),
+      );
+    await each(1, ({ peer }) => peer.request("shadow.report", { version: 1, base: 0, set: {}, unset: [] }));
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const records = Array.from({ length: 10 }, (_, at) => ({ ...EVENT, message: `m${10 * round + at}` }));
+      const pushes = await each(6, ({ peer }) =>
+        peer.request("telemetry.push", { stream: "events", first: 1 + 10 * round, records }),
+      );
+      expect(pushes.map(outcomeOf)).toEqual(pushes.map(() => ({ last: 10 * (round + 1) })));
+      // Of reports on the same base one is taken.
+      const reports = await each(6, ({ peer }, index) =>
+        peer.request("shadow.report", { version: round + 2, base: round + 1, set: { n: index }, unset: [] }),
+      );
+      expect(reports.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+      // A version ahead of ours is continued once.
+      const [before] = await query(`SELECT version FROM documents WHERE node = '${uid}' AND name = 'node'`);
+      const have = Number(before?.["version"]) + 5;
+      const got = await each(4, ({ peer }) => peer.request("document.get", { name: "node", have }));
+      expect(got.filter(({ status }) => status === "fulfilled")).not.toEqual([]);
+      if (round > 0) continue;
+      expect(await query(`SELECT version FROM documents WHERE node = '${uid}' AND name = 'node'`)).toEqual([
+        { version: String(have + 1) },
+      ]);
+    }
+    const stored = await query(`SELECT message FROM events WHERE event_type = '${EVENT.eventType}' ORDER BY seq`);
+    expect(stored.map(({ message }) => message)).toEqual(Array.from({ length: 10 * ROUNDS }, (_, at) => `m${at}`));
+    expect(await query(`SELECT reported_version FROM nodes WHERE uid = '${uid}'`)).toEqual([
+      { reported_version: String(ROUNDS + 1) },
+    ]);
   });
 
   test("remove once what is there", async () => {
