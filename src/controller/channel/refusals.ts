@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { ControlPlaneEvent } from "../events/control-plane-events.ts";
 import type { NodeStore } from "../nodes/store.ts";
-import type { Transact } from "../store/transact.ts";
+import { whileUnavailable, type Transact } from "../store/transact.ts";
 
 /** Kinds of refused input; refusing changes nothing. */
 export type RefusalKind =
@@ -67,7 +67,7 @@ export class Refusals {
     this.#deps = deps;
     this.#summedAt = deps.clock.elapsed();
     const onFailure = (err: Error): void => deps.log.error({ err }, "event not stored");
-    this.#storing = new Background({ limit: MAX_STORING, onFailure });
+    this.#storing = new Background({ limit: MAX_STORING, onFailure, repeat: whileUnavailable(deps.clock) });
   }
 
   /** Counts and logs a refusal; the event of its node is stored later. */

@@ -14,6 +14,7 @@ import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import type { TriggerProgress, TriggerRequest } from "../triggers/records.ts";
 import type { TriggerOptions } from "../triggers/service.ts";
+import { whileUnavailable } from "../store/transact.ts";
 
 export interface TriggersDeps {
   readonly store: {
@@ -65,7 +66,7 @@ export class Triggers {
   constructor(deps: TriggersDeps) {
     this.#deps = deps;
     const onFailure = (err: Error): void => deps.log.error({ err }, "cannot store trigger outcome");
-    this.#recording = new Background({ limit: MAX_RUNNING, onFailure });
+    this.#recording = new Background({ limit: MAX_RUNNING, onFailure, repeat: whileUnavailable(deps.clock) });
   }
 
   /** Sends a trigger; see `TriggerService.run`. */

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
 import { Background } from "../../lib/async/background.ts";
 import type { Source } from "../http/sources.ts";
+import { whileUnavailable } from "../store/transact.ts";
 import type { OrgAuditStore } from "./org-audit-store.ts";
 
 export interface AuthenticationsDeps {
@@ -30,7 +31,7 @@ export class Authentications {
   constructor(deps: AuthenticationsDeps) {
     this.#deps = deps;
     const onFailure = (err: Error): void => deps.log.warn({ err }, "cannot audit an authentication");
-    this.#storing = new Background({ limit: MAX_STORING, onFailure });
+    this.#storing = new Background({ limit: MAX_STORING, onFailure, repeat: whileUnavailable(deps.clock) });
   }
 
   succeeded(user: string, { address }: Source): void {

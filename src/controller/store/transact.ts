@@ -1,3 +1,7 @@
+import { HostError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { BackgroundOptions } from "../../lib/async/background.ts";
+
 /** Runs work in transactions over some of the stores. */
 export interface Transact<Parts> {
   /**
@@ -7,3 +11,12 @@ export interface Transact<Parts> {
    */
   transact<T>(work: (tx: Parts) => Promise<T>): Promise<T>;
 }
+
+const REPEAT_MS = 5000;
+
+/** Repeats background work while the database cannot be used; it may be stored twice if the answer to a commit was lost. */
+export const whileUnavailable = (clock: Clock): NonNullable<BackgroundOptions["repeat"]> => ({
+  pauseMs: REPEAT_MS,
+  clock,
+  isTemporary: (error) => error instanceof HostError && error.code === "store-unavailable",
+});

@@ -5,11 +5,18 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { z } from "zod";
 import { peekClaims } from "../../../src/protocol/channel/jws.ts";
 import { testCertificate, type TestCertificate } from "../../support/certificates.ts";
-import { makeIdentity, register, TestNode, type TestSession } from "../../support/control-plane/node-client.ts";
+import {
+  makeIdentity,
+  register,
+  TestNode,
+  type RawSocket,
+  type TestSession,
+} from "../../support/control-plane/node-client.ts";
 import { startPostgres, type TestPostgres } from "../../support/control-plane/postgres.ts";
 import { freePort, startController, startProgram, type ControllerProgram } from "../../support/machine/programs.ts";
 import { FaultProxy } from "../../support/network/fault-proxy.ts";
 import { readStatus, startStage, statusWhere } from "../../support/stage.ts";
+import { deferred } from "../../support/deferred.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -36,15 +43,18 @@ async function database(at: TestPostgres = server) {
 }
 
 /** Opens the session of a scripted node, to which a change has been announced. */
-async function rawSession(controller: ControllerProgram): Promise<TestSession> {
+async function rawSession(
+  controller: ControllerProgram,
+  onTrigger: () => Promise<object> = () => Promise.resolve({}),
+): Promise<{ readonly raw: RawSocket; readonly uid: string; readonly peer: TestSession["peer"] }> {
   const license = await controller.license("raw");
   const { iss, jti } = peekClaims("holdfast-license+jwt", license);
   const identity = await makeIdentity();
   expect(await register(iss, license, identity)).toMatchObject({ status: 200 });
-  const session = await new TestNode(iss, jti, identity).connect();
+  const session = await new TestNode(iss, jti, identity).connect({ handlers: { "trigger.run": onTrigger } });
   await controller.call("PUT", `/node/${jti}/tag/raw`, { value: "open" });
   await waitFor("the change is announced", () => session.changed.length > 0);
-  return session;
+  return { raw: session.raw, uid: jti, peer: session.peer };
 }
 
 const heartbeat = {
@@ -134,7 +144,7 @@ describe("while PostgreSQL", () => {
     async (how) => {
       const { store } = await database();
       const { controller, agent, uid } = await startStage(tempDir(), { controller: store() });
-      const raw = await rawSession(controller);
+      const { raw, peer } = await rawSession(controller);
       const { sid } = (await readStatus(agent)).session;
       const writer = startWriting(controller);
       await waitFor("some writes", () => writer.acknowledged.length > 10);
@@ -144,9 +154,9 @@ describe("while PostgreSQL", () => {
       await untilRefused(controller);
       expect((await controller.call("GET", "/healthz")).status).toBe(503);
       const acknowledged = writer.acknowledged.length;
-      raw.peer.notify("heartbeat", heartbeat);
+      peer.notify("heartbeat", heartbeat);
       for (let n = 0; n < 600; n += 1) await controller.call("GET", `/node/${uid}`);
-      expect(raw.raw.closed).toBeUndefined();
+      expect(raw.closed).toBeUndefined();
       expect(writer.acknowledged).toHaveLength(acknowledged);
       // At most a hundred lines of a kind in a minute.
       expect(linesOf(controller) - before.lines).toBeLessThan(400);
@@ -158,38 +168,62 @@ describe("while PostgreSQL", () => {
       await controller.call("PUT", `/node/${uid}/tag/site`, { value: "after" });
       const { session } = await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === "after");
       expect(session.sid).toBe(sid);
-      raw.peer.notify("heartbeat", heartbeat);
-      expect(raw.raw.closed).toBeUndefined();
+      peer.notify("heartbeat", heartbeat);
+      expect(raw.closed).toBeUndefined();
     },
   );
+
+  test("is away, the outcome of an event is stored once it is back", async () => {
+    const { store } = await database();
+    const controller = await startController(tempDir(), await freePort(), store());
+    const gate = deferred<void>();
+    const asked = deferred<void>();
+    const { raw, uid } = await rawSession(controller, async () => {
+      asked.resolve();
+      await gate.promise;
+      return {};
+    });
+    expect(await controller.call("POST", `/node/${uid}/trigger/node-reboot`, {})).toMatchObject({ status: 200 });
+    await asked.promise;
+    onTestFinished(() => server.start());
+    await server.stop();
+    gate.resolve();
+    await untilRefused(controller);
+    await server.start();
+    await waitFor("the audit of the outcome", async () => {
+      const { body } = await controller.call("GET", `/v2/audit/${uid}`);
+      return JSON.stringify(body).includes("node-reboot of admin ended: ok");
+    });
+    expect(raw.closed).toBeUndefined();
+  });
 
   test("does not answer, writes are refused, and the sessions stay", async () => {
     const { store } = await database();
     const proxy = await FaultProxy.start(await freePort(), server.port);
     const controller = await startController(tempDir(), await freePort(), store(proxy.port));
-    const raw = await rawSession(controller);
+    const { raw } = await rawSession(controller);
     await proxy.set({ kind: "black-hole", from: "both" });
     await untilRefused(controller);
-    expect(raw.raw.closed).toBeUndefined();
+    expect(raw.closed).toBeUndefined();
     await proxy.set({ kind: "pass" });
     proxy.reset();
     await untilAccepted(controller);
-    expect(raw.raw.closed).toBeUndefined();
+    expect(raw.closed).toBeUndefined();
   });
 
   test("takes two seconds for each answer, it is used", async () => {
     const { store } = await database();
     const proxy = await FaultProxy.start(await freePort(), server.port);
     const controller = await startController(tempDir(), await freePort(), store(proxy.port));
-    const raw = await rawSession(controller);
+    const { raw } = await rawSession(controller);
     await proxy.set({ kind: "late", delayMs: 2000 });
     expect(await controller.call("POST", "/v2/policy", policy("slow"))).toMatchObject({ status: 200 });
-    expect(raw.raw.closed).toBeUndefined();
+    expect(raw.closed).toBeUndefined();
     await proxy.set({ kind: "pass" });
     proxy.reset();
     await untilAccepted(controller);
     expect(await lost(controller, ["slow"])).toEqual([]);
-    expect(raw.raw.closed).toBeUndefined();
+    expect(raw.closed).toBeUndefined();
   });
 
   test("shows another certificate, no connection is made", async () => {
@@ -200,7 +234,7 @@ describe("while PostgreSQL", () => {
     writeFileSync(caFile, authority.cert);
     const options = [option, `${address}?sslmode=verify-full`, "--store-ca-file", caFile];
     const controller = await startController(dir, await freePort(), options);
-    const raw = await rawSession(controller);
+    const { raw } = await rawSession(controller);
     await server.setCertificate(await testCertificate({ hosts: ["127.0.0.1"] }));
     onTestFinished(() => server.setCertificate(tls));
     await waitFor("the certificate is the reason", async () => {
@@ -213,7 +247,7 @@ describe("while PostgreSQL", () => {
     expect(second.output).toContain("certificate");
     await server.setCertificate(tls);
     await untilAccepted(controller);
-    expect(raw.raw.closed).toBeUndefined();
+    expect(raw.closed).toBeUndefined();
   });
 
   test("wants another password, it is read anew from its file", async () => {
@@ -224,14 +258,14 @@ describe("while PostgreSQL", () => {
     writeFileSync(file, "first\n");
     const options = [...store(server.port, "secret"), "--store-password-file", file];
     const controller = await startController(dir, await freePort(), options);
-    const raw = await rawSession(controller);
+    const { raw } = await rawSession(controller);
     await server.query("postgres", "ALTER ROLE secret PASSWORD 'second'");
     await server.disconnect();
     await untilRefused(controller, "password authentication failed");
     expect(controller.log()).not.toContain("first");
     writeFileSync(file, "second\n");
     await untilAccepted(controller);
-    expect(raw.raw.closed).toBeUndefined();
+    expect(raw.closed).toBeUndefined();
   });
 });
 
@@ -243,7 +277,7 @@ test("a full disk of PostgreSQL refuses writes with its reason, and loses nothin
   onTestFinished(() => small.stop());
   const { store } = await database(small);
   const controller = await startController(tempDir(), await freePort(), store());
-  const raw = await rawSession(controller);
+  const { raw } = await rawSession(controller);
   const writer = startWriting(controller);
   await waitFor("some writes", () => writer.acknowledged.length > 10);
   const filler = join(root, "filler");
@@ -257,7 +291,7 @@ test("a full disk of PostgreSQL refuses writes with its reason, and loses nothin
     }
     return undefined;
   });
-  expect(raw.raw.closed).toBeUndefined();
+  expect(raw.closed).toBeUndefined();
   rmSync(filler);
   // A server that could not write its log has ended, and its administrator starts it again.
   await small.start();
@@ -265,7 +299,7 @@ test("a full disk of PostgreSQL refuses writes with its reason, and loses nothin
   await waitFor("writes go on", () => writer.acknowledged.length > length + 10);
   await writer.stop();
   expect(await lost(controller, writer.acknowledged)).toEqual([]);
-  expect(raw.raw.closed).toBeUndefined();
+  expect(raw.closed).toBeUndefined();
 });
 
 test("a controller killed while it writes has lost nothing that it acknowledged", async () => {
