@@ -80,34 +80,105 @@ export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = sys
   };
 }
 
+/** Returns the stores of an executor, each made when it is first used: most transactions use few of them. */
 function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now">): Stores {
-  const nodes = nodeStore(db);
+  const nodes = lazy(() => nodeStore(db));
   const uidsOf: UidsOf = async (names) => {
-    const found = await nodes.called(names);
+    const found = await nodes().called(names);
     return new Map(found.flatMap(({ uid, name, fqdn }) => [[name, uid] as const, [fqdn, uid] as const]));
   };
+  const meta = lazy(() => metaStore(db));
+  const licenses = lazy(() => licenseStore(db));
+  const mesh = lazy(() => meshStore(db));
+  const tombstones = lazy(() => tombstoneStore(db));
+  const clusters = lazy(() => clusterStore(db));
+  const documents = lazy(() => documentStore(db));
+  const events = lazy(() => eventStore(db, uncounted));
+  const alerts = lazy(() => alertStore(db));
+  const audits = lazy(() => auditStore(db, uncounted));
+  const awaited = lazy(() => awaitedStore(db));
+  const agentTokens = lazy(() => agentTokenStore(db));
+  const triggers = lazy(() => triggerStore(db));
+  const telemetry = lazy(() => telemetryStore(db));
+  const flows = lazy(() => flowStore(db, uncounted, uidsOf));
+  const gatewayDetails = lazy(() => gatewayDetailsStore(db, uncounted, uidsOf));
+  const containerOutput = lazy(() => containerOutputStore(db, uncounted));
+  const images = lazy(() => imageStore(db));
+  const access = lazy(() => accessStore(db, clock));
+  const orgAudits = lazy(() => orgAuditStore(db));
+  const certificates = lazy(() => certificateStore(db));
+  const machineVolumes = lazy(() => machineVolumeStore(db));
   return {
-    nodes,
-    meta: metaStore(db),
-    licenses: licenseStore(db),
-    mesh: meshStore(db),
-    tombstones: tombstoneStore(db),
-    clusters: clusterStore(db),
-    documents: documentStore(db),
-    events: eventStore(db, uncounted),
-    alerts: alertStore(db),
-    audits: auditStore(db, uncounted),
-    orgAudits: orgAuditStore(db),
-    awaited: awaitedStore(db),
-    agentTokens: agentTokenStore(db),
-    triggers: triggerStore(db),
-    telemetry: telemetryStore(db),
-    flows: flowStore(db, uncounted, uidsOf),
-    gatewayDetails: gatewayDetailsStore(db, uncounted, uidsOf),
-    containerOutput: containerOutputStore(db, uncounted),
-    images: imageStore(db),
-    machineVolumes: machineVolumeStore(db),
-    certificates: certificateStore(db),
-    access: accessStore(db, clock),
+    get nodes() {
+      return nodes();
+    },
+    get meta() {
+      return meta();
+    },
+    get licenses() {
+      return licenses();
+    },
+    get mesh() {
+      return mesh();
+    },
+    get tombstones() {
+      return tombstones();
+    },
+    get clusters() {
+      return clusters();
+    },
+    get documents() {
+      return documents();
+    },
+    get events() {
+      return events();
+    },
+    get alerts() {
+      return alerts();
+    },
+    get audits() {
+      return audits();
+    },
+    get awaited() {
+      return awaited();
+    },
+    get agentTokens() {
+      return agentTokens();
+    },
+    get triggers() {
+      return triggers();
+    },
+    get telemetry() {
+      return telemetry();
+    },
+    get flows() {
+      return flows();
+    },
+    get gatewayDetails() {
+      return gatewayDetails();
+    },
+    get containerOutput() {
+      return containerOutput();
+    },
+    get images() {
+      return images();
+    },
+    get orgAudits() {
+      return orgAudits();
+    },
+    get certificates() {
+      return certificates();
+    },
+    get machineVolumes() {
+      return machineVolumes();
+    },
+    get access() {
+      return access();
+    },
   };
+}
+
+function lazy<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => (made ??= make());
 }
