@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, constants, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { api } from "./benches/api.ts";
 import type { Bench } from "./benches/bench.ts";
 import { containers } from "./benches/containers.ts";
 import { controllerMemory } from "./benches/controller.ts";
@@ -20,6 +21,7 @@ import { delay } from "./benches/programs.ts";
 import { reconcile } from "./benches/reconcile.ts";
 import { reconnect } from "./benches/reconnect.ts";
 import { startUp } from "./benches/start.ts";
+import { store } from "./benches/store.ts";
 
 const benches: readonly Bench[] = [
   idle,
@@ -27,6 +29,8 @@ const benches: readonly Bench[] = [
   pipeline,
   heartbeat,
   controllerMemory,
+  store,
+  api,
   reconnect,
   reconcile,
   l4,
