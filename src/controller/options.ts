@@ -62,8 +62,7 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
       storePasswordFile: values["store-password-file"],
       storeCaFile: values["store-ca-file"],
       nodeKeys: keyFormOf(values["node-keys"]),
-      // What is no number is refused by the settings, which name the option.
-      secretOverlapSeconds: values["secret-overlap"] === undefined ? undefined : Number(values["secret-overlap"]),
+      secretOverlapSeconds: secondsOf("secret-overlap", values["secret-overlap"]),
     }),
     frontPins: listOf(values["front-pin"]),
     ...(values["trusted-proxy"].length === 0 ? {} : { trustedProxies: listOf(values["trusted-proxy"]) }),
@@ -81,6 +80,12 @@ function keyFormOf(text: string | undefined): KeyForm | undefined {
     "usage",
     `--node-keys: '${text.slice(0, 64)}' is no form of keys; use ${KeyForm.options.join(" or ")}`,
   );
+}
+
+/** @throws {InputError} `usage` */
+function secondsOf(option: string, text: string | undefined): number | undefined {
+  if (text === undefined || /^\d{1,15}$/.test(text)) return text === undefined ? undefined : Number(text);
+  throw new InputError("usage", `--${option}: must be a whole number of seconds, not ${JSON.stringify(text)}`);
 }
 
 /** Splits an option that may be repeated or comma-separated. */

@@ -19,6 +19,7 @@ test.each([
   [["--listen"], "--listen"],
   [["--mock", "--data", "/tmp/x"], "--data: a mock keeps nothing; remove --data or --mock"],
   [["--mock", "--store", "postgres://a@b/c"], "--store: a mock keeps nothing"],
+  [["--secret-overlap", "1h"], '--secret-overlap: must be a whole number of seconds, not "1h"'],
   [["--listen", "--tls"], "--listen"],
   [["--node-keys", "pem"], "use text or jwk"],
   [["extra"], "extra"],

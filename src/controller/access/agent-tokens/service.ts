@@ -82,7 +82,11 @@ export class AgentTokens<Parts extends AgentTokenParts = AgentTokenParts> {
         throw new InputError("busy", `the limit of ${MAX_TOKENS} agent tokens is reached; delete some first`);
       }
       await tx.agentTokens.add(stored);
-      await events.change(tx, undefined, user, `Agent token created for ${subject}`);
+      await events.change(tx, undefined, user, `Agent token created for ${subject}`, {
+        action: "create",
+        type: "agentToken",
+        id,
+      });
     });
     const token = agentTokenText({ iss: origin, root: keys.rootThumbprint, spki: [...keys.newest.spki], id, secret });
     return { token, stored: { ...stored, uses: 0 } };
@@ -93,7 +97,11 @@ export class AgentTokens<Parts extends AgentTokenParts = AgentTokenParts> {
     const { store, events } = this.#deps;
     return store.transact(async (tx) => {
       if (!(await tx.agentTokens.remove(id))) throw new InputError("not-found", `there is no agent token ${id}`);
-      await events.change(tx, undefined, user, `Agent token ${id} revoked`);
+      await events.change(tx, undefined, user, `Agent token ${id} revoked`, {
+        action: "delete",
+        type: "agentToken",
+        id,
+      });
     });
   }
 
