@@ -2,7 +2,7 @@ import { createPublicKey } from "node:crypto";
 import { once } from "node:events";
 import { onTestFinished } from "vitest";
 import { compileMesh } from "../../../src/agent/sections/gateway/mesh.ts";
-import { domainDocument, domainOf } from "../../../src/controller/channel/documents/domain.ts";
+import { Domain, domainDocument } from "../../../src/controller/channel/documents/domain.ts";
 import { meshNode } from "../../../src/controller/channel/documents/mesh-node.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { Mesh } from "../../../src/overlay/mesh/mesh.ts";
@@ -75,11 +75,11 @@ export async function domainRig(
   };
   const applyAll = async (): Promise<void> => {
     const records = [...nodes.keys()].map(recordOf);
-    const domain = domainOf(records.map(meshNode));
+    const domain = new Domain(records.map(meshNode));
     for (const record of records) {
       const { uid, name, fqdn } = record;
       const { gateway } = normaliseGateway(record.gateway, { nodeType: "Node" });
-      const view = readDomain(domainDocument(record.domain, domain.nodes.get(uid), domain));
+      const view = readDomain(domainDocument(record.domain, domain.get(uid), domain));
       const surroundings = {
         isActive: true,
         self: { uid, name, fqdn },

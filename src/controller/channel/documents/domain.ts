@@ -13,29 +13,88 @@ interface Share {
   readonly grants: readonly DomainGrant[];
 }
 
-/** The active nodes of a domain, indexed by name. */
-export interface Domain {
-  readonly nodes: ReadonlyMap<string, MeshNode>;
-  readonly gateways: readonly MeshNode[];
-  /** Nodes by UID, name and FQDN. */
-  readonly named: ReadonlyMap<string, readonly MeshNode[]>;
-  /** Nodes by the names that their connectors and gateways refer to. */
-  readonly calling: ReadonlyMap<string, readonly MeshNode[]>;
-  /** Clusters that have members, as keys of domain and cluster name. */
-  readonly clusters: ReadonlySet<string>;
+/** The nodes of a controller, indexed by the names that relate them. Inactive nodes count as members of their clusters only. */
+export class Domain {
+  /** Active nodes by UID. */
+  readonly #nodes = new Map<string, MeshNode>();
+  /** Those of them that serve as gateways. */
+  readonly #gateways = new Map<string, MeshNode>();
+  /** Active nodes by UID, name and FQDN. */
+  readonly #named = new Groups();
+  /** Active nodes by the names that their connectors and gateways refer to. */
+  readonly #calling = new Groups();
+  /** Number of members by domain and cluster name. */
+  readonly #members = new Map<string, number>();
+
+  constructor(nodes: Iterable<MeshNode> = []) {
+    for (const node of nodes) this.replace(undefined, node);
+  }
+
+  /** Replaces a node that is indexed by one of the same UID; undefined stands for none. */
+  replace(before: MeshNode | undefined, after: MeshNode | undefined): void {
+    if (before !== undefined) {
+      for (const key of clustersOf(before)) this.#count(key, -1);
+      for (const name of before.names) this.#named.remove(name, before);
+      for (const name of referencedNames(before)) this.#calling.remove(name, before);
+      if (after?.isActive !== true) this.#nodes.delete(before.uid);
+      this.#gateways.delete(before.uid);
+    }
+    if (after === undefined) return;
+    for (const key of clustersOf(after)) this.#count(key, 1);
+    if (!after.isActive) return;
+    this.#nodes.set(after.uid, after);
+    if (after.server !== undefined) this.#gateways.set(after.uid, after);
+    for (const name of after.names) this.#named.add(name, after);
+    for (const name of referencedNames(after)) this.#calling.add(name, after);
+  }
+
+  get(uid: string): MeshNode | undefined {
+    return this.#nodes.get(uid);
+  }
+
+  /** Returns the active nodes that may share something with a node: all for a gateway; for an edge, the gateways and the nodes named on either side. */
+  candidatesOf(node: MeshNode): Iterable<MeshNode> {
+    if (node.server !== undefined) return this.#nodes.values();
+    const callers = node.names.flatMap((name) => this.callersOf(name));
+    const called = [...node.wants.keys()].flatMap((name) => this.#named.of(name));
+    return new Set([...this.#gateways.values(), ...callers, ...called]);
+  }
+
+  /** Returns the active nodes whose connectors or gateways refer to a name. */
+  callersOf(name: string): readonly MeshNode[] {
+    return this.#calling.of(name);
+  }
+
+  /** Returns the number of members of a cluster, by one of its names in the domain of a node. */
+  membersOf(node: MeshNode, name: string): number {
+    return this.#members.get(clusterKey(node, name)) ?? 0;
+  }
+
+  #count(key: string, by: number): void {
+    const count = (this.#members.get(key) ?? 0) + by;
+    if (count === 0) this.#members.delete(key);
+    else this.#members.set(key, count);
+  }
 }
 
-/** Builds the index; inactive nodes are not in it. Pure. */
-export function domainOf(nodes: Iterable<MeshNode>): Domain {
-  const all = [...nodes];
-  const active = all.filter(({ isActive }) => isActive);
-  return {
-    nodes: new Map(active.map((node) => [node.uid, node])),
-    gateways: active.filter(({ server }) => server !== undefined),
-    named: groupBy(active, ({ names }) => names),
-    calling: groupBy(active, referencedNames),
-    clusters: new Set(all.flatMap(clustersOf)),
-  };
+/** Nodes by a name that several may share. */
+class Groups {
+  readonly #groups = new Map<string, Map<string, MeshNode>>();
+
+  of(name: string): readonly MeshNode[] {
+    return [...(this.#groups.get(name)?.values() ?? [])];
+  }
+
+  add(name: string, node: MeshNode): void {
+    const group = this.#groups.get(name) ?? new Map<string, MeshNode>();
+    this.#groups.set(name, group.set(node.uid, node));
+  }
+
+  remove(name: string, { uid }: MeshNode): void {
+    const group = this.#groups.get(name);
+    group?.delete(uid);
+    if (group?.size === 0) this.#groups.delete(name);
+  }
 }
 
 /**
@@ -44,12 +103,12 @@ export function domainOf(nodes: Iterable<MeshNode>): Domain {
  */
 export function domainDocument(fqdn: string, self: MeshNode | undefined, domain: Domain): DomainDocument {
   if (self?.isActive !== true) return { fqdn, peers: [], grants: [] };
-  const shares = candidates(self, domain)
+  const shares = [...domain.candidatesOf(self)]
     .map((other) => shareOf(self, other))
     .filter((share) => share !== undefined);
   const peers = mostNeeded(shares).toSorted((a, b) => (a.peer.uid < b.peer.uid ? -1 : 1));
   const grants = peers.flatMap((share) => share.grants.toSorted(byService));
-  const clusters = [...referencedNames(self)].filter((name) => domain.clusters.has(clusterKey(self, name)));
+  const clusters = [...referencedNames(self)].filter((name) => domain.membersOf(self, name) > 0);
   return {
     fqdn,
     peers: peers.map(({ peer }) => peer),
@@ -71,37 +130,37 @@ function clusterKey({ domain }: MeshNode, name: string): string {
   return `${domain} ${name}`;
 }
 
-/** Returns the UIDs of nodes whose documents change when one node changes, joins or leaves. Pure. */
+/** Returns the UIDs of nodes whose documents change when one node changes, joins or leaves; `domain` has the node as it is afterwards. Pure. */
 export function affectedBy(
   before: MeshNode | undefined,
   after: MeshNode | undefined,
-  nodes: Iterable<MeshNode>,
+  domain: Domain,
 ): readonly string[] {
-  const affected: string[] = [];
-  const all = [...nodes];
-  const changed = changedClusters(before, after, all);
-  const callsChanged = (node: MeshNode): boolean =>
-    changed.size > 0 && node.isActive && [...referencedNames(node)].some((name) => changed.has(clusterKey(node, name)));
-  for (const node of all) {
-    if (node.uid === before?.uid || node.uid === after?.uid || callsChanged(node)) affected.push(node.uid);
-    else if (!isSameShare(shareOf(node, before), shareOf(node, after))) affected.push(node.uid);
+  const affected = new Set<string>();
+  for (const node of [before, after]) {
+    for (const other of node === undefined ? [] : domain.candidatesOf(node)) {
+      if (!isSameShare(shareOf(other, before), shareOf(other, after))) affected.add(other.uid);
+    }
   }
-  return affected;
+  for (const [node, name] of changedClusters(before, after, domain)) {
+    for (const other of domain.callersOf(name)) if (other.domain === node.domain) affected.add(other.uid);
+  }
+  if (after !== undefined) affected.add(after.uid);
+  return [...affected];
 }
 
-/** Returns the clusters that gained their first or lost their last member. */
+/** Returns the names of clusters that gained their first or lost their last member, each with that member. */
 function changedClusters(
   before: MeshNode | undefined,
   after: MeshNode | undefined,
-  nodes: readonly MeshNode[],
-): ReadonlySet<string> {
-  const [was, is] = [before, after].map((node) => (node === undefined ? [] : clustersOf(node)));
-  const changed = new Set([...(was ?? []), ...(is ?? [])].filter((key) => was?.includes(key) !== is?.includes(key)));
-  if (changed.size === 0) return changed;
-  for (const node of nodes) {
-    if (node.uid !== before?.uid && node.uid !== after?.uid) for (const key of clustersOf(node)) changed.delete(key);
-  }
-  return changed;
+  domain: Domain,
+): readonly (readonly [MeshNode, string])[] {
+  const lost = before?.clusterNames.map((name) => [before, name] as const) ?? [];
+  const gained = after?.clusterNames.map((name) => [after, name] as const) ?? [];
+  return [
+    ...lost.filter(([node, name]) => domain.membersOf(node, name) === 0),
+    ...gained.filter(([node, name]) => domain.membersOf(node, name) === 1),
+  ];
 }
 
 /** Returns the part of `other` that `self` needs; undefined if they share nothing. */
@@ -166,16 +225,6 @@ function wantsOf(source: MeshNode, dest: MeshNode): readonly Want[] {
   return [...found.values()];
 }
 
-/**
- * Returns the nodes that may share something with a node: all for a gateway; for an edge, the gateways and the nodes named on either side.
- */
-function candidates(self: MeshNode, { nodes, gateways, named, calling }: Domain): readonly MeshNode[] {
-  if (self.server !== undefined) return [...nodes.values()];
-  const callers = self.names.flatMap((name) => calling.get(name) ?? []);
-  const called = [...self.wants.keys()].flatMap((name) => named.get(name) ?? []);
-  return [...new Set([...gateways, ...callers, ...called])];
-}
-
 /** Limits the peers of a document; gateways that the node dials come first, then peers with grants. */
 function mostNeeded(shares: readonly Share[]): readonly Share[] {
   if (shares.length <= MAX_PEERS) return shares;
@@ -189,18 +238,3 @@ function isSameShare(a: Share | undefined, b: Share | undefined): boolean {
 
 const byService = (a: DomainGrant, b: DomainGrant): number =>
   `${a.service} ${a.protocol}` < `${b.service} ${b.protocol}` ? -1 : 1;
-
-function groupBy(
-  nodes: readonly MeshNode[],
-  keysOf: (node: MeshNode) => Iterable<string>,
-): ReadonlyMap<string, readonly MeshNode[]> {
-  const groups = new Map<string, MeshNode[]>();
-  for (const node of nodes) {
-    for (const key of keysOf(node)) {
-      const group = groups.get(key);
-      if (group === undefined) groups.set(key, [node]);
-      else group.push(node);
-    }
-  }
-  return groups;
-}

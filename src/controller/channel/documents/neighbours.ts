@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { DomainDocument } from "../../../protocol/documents/documents.ts";
 import { sha256 } from "../../access/admin-key.ts";
-import { affectedBy, domainDocument, domainOf, type Domain } from "./domain.ts";
+import { affectedBy, domainDocument, Domain } from "./domain.ts";
 import { meshNode, type MeshNode } from "./mesh-node.ts";
 import type { MeshRow, MeshStore } from "./mesh-store.ts";
 import type { MetaStore } from "../../store/meta.ts";
@@ -29,17 +29,23 @@ interface Known {
   readonly node: MeshNode;
 }
 
-/** A state of all nodes, with the mark that the transaction which leads to it leaves in the store. */
+/** All nodes, with the mark that the transaction which led to them left in the store. */
 interface Snapshot {
   readonly mark: string | undefined;
   readonly nodes: Map<string, Known>;
+  readonly domain: Domain;
 }
 
-/** A change of a snapshot: undefined for a deleted node. It has happened if the store has its mark. */
+/** A change that the snapshot contains already: it has happened if the store has its mark, and is undone if not. */
 interface Step {
-  readonly from: string;
   readonly mark: string;
-  readonly nodes: ReadonlyMap<string, Known | undefined>;
+  readonly changes: ReadonlyMap<string, Change>;
+}
+
+/** A node before and after; undefined where it does not exist. */
+interface Change {
+  readonly before: Known | undefined;
+  readonly after: Known | undefined;
 }
 
 /**
@@ -47,29 +53,42 @@ interface Step {
  * of its own in the store; the memory is only used for the state that has the same mark. Two such transactions conflict at the mark.
  */
 export function neighbours(): Neighbours {
-  let known: Snapshot = { mark: undefined, nodes: new Map() };
+  let known: Snapshot = { mark: undefined, nodes: new Map(), domain: new Domain() };
   let step: Step | undefined;
+
+  const set = (uid: string, from: Known | undefined, to: Known | undefined): void => {
+    known.domain.replace(from?.node, to?.node);
+    if (to === undefined) known.nodes.delete(uid);
+    else known.nodes.set(uid, to);
+  };
 
   /** Brings the memory to the state that a transaction sees. Returns false if it has to be loaded. */
   const isAt = (mark: string | undefined): boolean => {
-    if (mark !== undefined && step?.mark === mark && step.from === known.mark) {
-      const { nodes } = known;
-      for (const [uid, node] of step.nodes) {
-        if (node === undefined) nodes.delete(uid);
-        else nodes.set(uid, node);
-      }
-      known = { mark, nodes };
-    }
-    return mark !== undefined && known.mark === mark;
+    if (step !== undefined && step.mark === mark) known = { ...known, mark };
+    else if (known.mark !== mark) return false;
+    else for (const [uid, { before, after }] of step?.changes ?? []) set(uid, after, before);
+    step = undefined;
+    return mark !== undefined;
   };
 
   const load = async (tx: NeighbourParts): Promise<Iterable<readonly [string, DomainDocument]>> => {
     const mark = randomUUID();
     await tx.meta.set("mesh", mark);
-    const nodes = new Map<string, Known>();
-    for (const row of await tx.mesh.all()) nodes.set(row.uid, knownOf(row, known.nodes.get(row.uid)));
-    known = { mark, nodes };
-    return documentsOf(nodes, nodes.keys());
+    const rows = await tx.mesh.all();
+    const nodes = new Map(rows.map((row) => [row.uid, knownOf(row, known.nodes.get(row.uid))]));
+    known = { mark, nodes, domain: new Domain(meshOf(nodes)) };
+    step = undefined;
+    return documentsOf(known, nodes.keys());
+  };
+
+  const changesOf = (rows: ReadonlyMap<string, MeshRow | undefined>): ReadonlyMap<string, Change> => {
+    const changes = new Map<string, Change>();
+    for (const [uid, row] of rows) {
+      const before = known.nodes.get(uid);
+      const after = row === undefined ? undefined : knownOf(row, before);
+      if (before !== after) changes.set(uid, { before, after });
+    }
+    return changes;
   };
 
   const follow = async (
@@ -77,25 +96,22 @@ export function neighbours(): Neighbours {
     from: string,
     uids: Iterable<string>,
   ): Promise<Iterable<readonly [string, DomainDocument]>> => {
-    const changes = new Map<string, Known | undefined>();
-    for (const uid of uids) {
-      const [before, row] = [known.nodes.get(uid), await tx.mesh.get(uid)];
-      const after = row === undefined ? undefined : knownOf(row, before);
-      if (before !== after) changes.set(uid, after);
-    }
+    const rows = new Map<string, MeshRow | undefined>();
+    for (const uid of uids) rows.set(uid, await tx.mesh.get(uid));
+    if (!isAt(from)) return load(tx);
+    const changes = changesOf(rows);
     if (changes.size === 0) return [];
-    const nodes = new Map(known.nodes);
-    const affected = new Set<string>();
-    for (const [uid, after] of changes) {
-      const before = nodes.get(uid);
-      if (after === undefined) nodes.delete(uid);
-      else nodes.set(uid, after);
-      for (const other of affectedBy(before?.node, after?.node, meshOf(nodes))) affected.add(other);
-    }
     const mark = randomUUID();
     await tx.meta.set("mesh", mark);
-    step = { from, mark, nodes: changes };
-    return documentsOf(nodes, affected);
+    // Another transaction may have been followed meanwhile.
+    if (!isAt(from)) return load(tx);
+    const affected = new Set<string>();
+    for (const [uid, { before, after }] of changes) {
+      set(uid, before, after);
+      for (const other of affectedBy(before?.node, after?.node, known.domain)) affected.add(other);
+    }
+    step = { mark, changes };
+    return [...documentsOf(known, affected)];
   };
 
   return {
@@ -111,15 +127,12 @@ function* meshOf(nodes: ReadonlyMap<string, Known>): Iterable<MeshNode> {
 }
 
 function* documentsOf(
-  nodes: ReadonlyMap<string, Known>,
+  { nodes, domain }: Snapshot,
   uids: Iterable<string>,
 ): Iterable<readonly [string, DomainDocument]> {
-  let domain: Domain | undefined;
   for (const uid of uids) {
     const node = nodes.get(uid)?.node;
-    if (node === undefined) continue;
-    domain ??= domainOf(meshOf(nodes));
-    yield [uid, domainDocument(node.domain, node, domain)];
+    if (node !== undefined) yield [uid, domainDocument(node.domain, node, domain)];
   }
 }
 

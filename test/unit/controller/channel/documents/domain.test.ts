@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import {
   affectedBy,
   domainDocument,
-  domainOf,
+  Domain,
   MAX_PEERS,
 } from "../../../../../src/controller/channel/documents/domain.ts";
 import { meshNode, type MeshRecord } from "../../../../../src/controller/channel/documents/mesh-node.ts";
@@ -14,7 +14,7 @@ import { connectors, meshRecord, server, uidOf } from "../../../../support/overl
 /** The document of every node, by name. */
 function compile(...records: readonly MeshRecord[]) {
   const nodes = records.map((record) => meshNode(record));
-  const domain = domainOf(nodes);
+  const domain = new Domain(nodes);
   return Object.fromEntries(
     nodes.map((node) => {
       const document = domainDocument("net.example", node, domain);
@@ -187,7 +187,11 @@ describe("a cluster", () => {
     const source = meshNode(meshRecord(1, { name: "source", connectors: connectors([name, "web"], ["none", "web"]) }));
     const bystander = meshNode(meshRecord(3));
     const documentOf = (self: typeof source, ...members: readonly MeshRecord[]) =>
-      domainDocument("net.example", self, domainOf([source, bystander, ...members.map((record) => meshNode(record))]));
+      domainDocument(
+        "net.example",
+        self,
+        new Domain([source, bystander, ...members.map((record) => meshNode(record))]),
+      );
     expect(documentOf(source, member)).toEqual({ fqdn: "net.example", peers: [], grants: [], clusters: [name] });
     const none = { fqdn: "net.example", peers: [], grants: [] };
     expect(documentOf(bystander, member)).toEqual(none);
@@ -268,7 +272,7 @@ describe("a node that is not active", () => {
     ]) {
       expect(compile(...records)).toEqual({ edge: { peers: [], grants: [] }, gw: { peers: [], grants: [] } });
     }
-    expect(domainDocument("net.example", undefined, domainOf([]))).toEqual({
+    expect(domainDocument("net.example", undefined, new Domain())).toEqual({
       fqdn: "net.example",
       peers: [],
       grants: [],
@@ -282,7 +286,7 @@ describe("a domain larger than a document", () => {
     const user = meshRecord(20_000, { name: "user", connectors: connectors(["gw", "web"]) });
     const hub = meshRecord(20_001, { name: "hub", gateway: server("hub") });
     const gw = meshNode(meshRecord(20_002, { name: "gw", gateway: server("public") }));
-    const domain = domainOf([...crowd, user, hub].map((record) => meshNode(record)).concat(gw));
+    const domain = new Domain([...crowd, user, hub].map((record) => meshNode(record)).concat(gw));
     const document = DomainDocument.parse(domainDocument("net.example", gw, domain));
     expect(document.peers).toHaveLength(MAX_PEERS);
     expect(document.peers.slice(-2).map(({ name }) => name)).toEqual(["user", "hub"]);
@@ -352,12 +356,14 @@ describe("in any domain", () => {
         const after = isRemoved ? undefined : meshNode(replacement);
         const nodes = before.flatMap((node) => (node.uid === uidOf(3) ? (after ?? []) : node));
         const texts = (all: typeof before) => {
-          const domain = domainOf(all);
+          const domain = new Domain(all);
           return new Map(all.map((node) => [node.uid, JSON.stringify(domainDocument("net.example", node, domain))]));
         };
         const [old, fresh] = [texts(before), texts(nodes)];
         const differing = [...fresh].filter(([uid, text]) => uid === uidOf(3) || old.get(uid) !== text);
-        const told = affectedBy(before[2], after, nodes);
+        const changed = new Domain(before);
+        changed.replace(before[2], after);
+        const told = affectedBy(before[2], after, changed);
         expect([...told].sort()).toEqual(differing.map(([uid]) => uid).sort());
       }),
     );
