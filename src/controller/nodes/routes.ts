@@ -35,6 +35,7 @@ const Block = z
     context.addIssue({ code: "custom", message });
     return z.NEVER;
   });
+const License = z.string().meta({ examples: ["eyJhbGciOiJFZERTQSJ9.eyJuYW1lIjoiZWRnZS0yIn0.c2lnbmF0dXJl"] });
 const NodeParams = z.object({ nodeID: Uid });
 /** Response of `changeResponse`. */
 export const changeAnswer = {
@@ -118,7 +119,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         orderID: z.uuid().optional().meta({ description: "Provisioning order of the node" }),
       }),
       answers: {
-        200: { description: "The license, a JWS", mediaTypes: ["text/plain"] },
+        200: { description: "The license, a JWS", schema: License, mediaTypes: ["text/plain"] },
         ...refusals,
       },
       handle: async ({ query: { name, type, jkt, orderID }, caller }) => {
