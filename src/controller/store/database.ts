@@ -17,6 +17,8 @@ export interface Transactions {
    *   {HostError} `store-unavailable` after too many conflicts, or if the database fails
    */
   run<T>(work: (tx: OpenTransaction) => Promise<T>): Promise<T>;
+  /** Runs work that only reads on the state of one moment. On PostgreSQL no other transaction waits for it or conflicts with it. */
+  snapshot<T>(work: (tx: OpenTransaction) => Promise<T>): Promise<T>;
   /** Number of calls of `run` that rejected; state kept in memory about them may have been rolled back. */
   failures(): number;
 }
@@ -27,6 +29,8 @@ export interface StoreDatabase {
   /** Runs single statements, each a transaction of its own. */
   readonly db: Executor;
   readonly transactions: Transactions;
+  /** Copies the database to an empty file, while it is in use: statements wait for the end. Only SQLite has it. */
+  copyTo?(path: string): Promise<void>;
   /** Closes the database after the statements that run. */
   close(): Promise<void>;
 }

@@ -10,6 +10,7 @@ import {
   type Dialect,
   type Driver,
   type QueryResult,
+  type TransactionSettings,
 } from "kysely";
 import { InternalError, type HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -196,8 +197,9 @@ class PostgresDriver implements Driver {
     connection.release();
   }
 
-  async beginTransaction(connection: PostgresConnection): Promise<void> {
-    await connection.run("BEGIN ISOLATION LEVEL SERIALIZABLE");
+  async beginTransaction(connection: PostgresConnection, { accessMode }: TransactionSettings): Promise<void> {
+    const isReader = accessMode === "read only";
+    await connection.run(`BEGIN ISOLATION LEVEL ${isReader ? "REPEATABLE READ READ ONLY" : "SERIALIZABLE"}`);
   }
 
   async commitTransaction(connection: PostgresConnection): Promise<void> {

@@ -144,6 +144,19 @@ type SchemaTables = {
   readonly holdfast_schema: { readonly id: number; readonly version: number; readonly compatible_from: number };
 };
 
+/** Returns the version of a store's schema; undefined for an empty PostgreSQL database. */
+export async function schemaOf({ db, engine }: Pick<StoreDatabase, "db" | "engine">): Promise<number | undefined> {
+  if (engine.name === "sqlite") {
+    const { rows } = await sql<{ readonly user_version: number }>`pragma user_version`.execute(db);
+    return rows[0]?.user_version;
+  }
+  const { rows } = await sql<{ readonly found: number }>`select count(*) as found from pg_class
+    where relname = 'holdfast_schema' and relnamespace = current_schema()::regnamespace`.execute(db);
+  if (rows[0]?.found !== 1) return undefined;
+  return (await db.$extendTables<SchemaTables>().selectFrom("holdfast_schema").select("version").executeTakeFirst())
+    ?.version;
+}
+
 /**
  * Brings a PostgreSQL database up to date, each version in one transaction: after a crash it goes on where it was. The caller holds
  * the lock of the controller.

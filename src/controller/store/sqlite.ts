@@ -1,4 +1,4 @@
-import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { backup, DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import {
   Kysely,
   SqliteAdapter,
@@ -11,10 +11,10 @@ import {
   type QueryResult,
 } from "kysely";
 import { HostError, InternalError } from "../../errors.ts";
-import { openDatabase, storageError } from "../../host/files/database.ts";
+import { atomic, openDatabase, storageError } from "../../host/files/database.ts";
 import { migrateSchema } from "../../host/files/schema.ts";
 import { Fifo } from "../../lib/async/fifo.ts";
-import { sqliteEngine, type StoreDatabase } from "./database.ts";
+import { sqliteEngine, type OpenTransaction, type StoreDatabase } from "./database.ts";
 import { sqliteMigrations } from "./schema.ts";
 import { TransactionScope, transactionsOf } from "./transactions.ts";
 
@@ -40,6 +40,40 @@ export function openMemoryStore(): StoreDatabase {
   return storeOver(sql);
 }
 
+/**
+ * Opens an existing database file without a migration, locked for this process.
+ * @throws {HostError} `state-locked`, `state-damaged` or `database-failed`
+ */
+export function openSqliteAsIs(path: string): StoreDatabase {
+  const options = { migrations: "as-is", exclusive: true, onDamage: "refuse", isExpected: true } as const;
+  return storeOver(openDatabase(path, options).sql);
+}
+
+/**
+ * Makes a database file with the tables of a schema version, filled by `fill` in one transaction, and brings it up to date. Once done,
+ * it is on the disk, and no other file is beside it.
+ * @throws what `fill` throws; {HostError} `storage-unavailable`
+ */
+export async function buildSqliteStore(
+  path: string,
+  version: number,
+  fill: (tx: OpenTransaction) => Promise<void>,
+): Promise<void> {
+  const migrations = sqliteMigrations();
+  const sql = new DatabaseSync(path);
+  const store = storeOver(sql);
+  try {
+    sql.exec("PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
+    migrateSchema(sql, migrations.slice(0, version));
+    await store.transactions.run(fill);
+    atomic(sql, () => migrateSchema(sql, migrations));
+  } catch (error) {
+    throw storageError(error) ?? error;
+  } finally {
+    await store.close();
+  }
+}
+
 /** Runs statements of the query builder on an open SQLite database; closing the result closes it. */
 export function storeOver(sql: DatabaseSync): StoreDatabase {
   const scope = new TransactionScope();
@@ -49,6 +83,7 @@ export function storeOver(sql: DatabaseSync): StoreDatabase {
     engine: sqliteEngine,
     db,
     transactions: transactionsOf(db, scope),
+    copyTo: (path) => driver.copyTo(path),
     close: () => driver.destroy(),
   };
 }
@@ -70,6 +105,9 @@ class StoreAdapter extends SqliteAdapter {
     return true;
   }
 }
+
+/** Pages of one step of a copy, between which the event loop runs. */
+const COPIED_PAGES = 1000;
 
 /** Gives one connection to one statement or transaction after another, in the order of their requests. */
 class SqliteDriver implements Driver {
@@ -112,6 +150,18 @@ class SqliteDriver implements Driver {
   async rollbackTransaction(): Promise<void> {
     // After some failures (a full disk) SQLite has already rolled back, and a second rollback is an error.
     if (this.#sql.isTransaction) this.#connection.run("ROLLBACK");
+  }
+
+  /** A backup of a connection that writes meanwhile fails, so it takes its turn as a transaction does. */
+  async copyTo(path: string): Promise<void> {
+    await this.acquireConnection();
+    try {
+      await backup(this.#sql, path, { rate: COPIED_PAGES });
+    } catch (error) {
+      throw storageError(error) ?? error;
+    } finally {
+      this.#passOn();
+    }
   }
 
   async destroy(): Promise<void> {

@@ -61,6 +61,12 @@ export function transactionsOf(
         throw error;
       }
     },
+    snapshot: (work) =>
+      db
+        .transaction()
+        .setIsolationLevel("repeatable read")
+        .setAccessMode("read only")
+        .execute((tx) => scope.within(() => work(tx))),
     failures: () => failures,
   };
 }

@@ -22,8 +22,8 @@ import { readRegularFileSync } from "./regular-file.ts";
 import { isLogDamaged } from "./write-ahead-log.ts";
 
 export interface DatabaseOptions {
-  /** One step per schema version, in order. `user_version` holds the number of steps applied. */
-  readonly migrations: readonly Migration[];
+  /** One step per schema version, in order. `user_version` holds the number of steps applied. `as-is` leaves the schema unchanged. */
+  readonly migrations: readonly Migration[] | "as-is";
   /** Locks the file for this process, so that a second program on the same state is refused. */
   readonly exclusive: boolean;
   /** Action on a damaged file: start a new one and set the damaged one aside, or throw and change nothing. */
@@ -106,7 +106,7 @@ function openOrReplace(path: string, options: DatabaseOptions): Database {
 
 const NOTHING_AMISS = { damagedCopy: undefined, newerCopy: undefined, isLogDamaged: false } as const;
 
-function stateDamaged(path: string, cause?: unknown): HostError {
+export function stateDamaged(path: string, cause?: unknown): HostError {
   return new HostError(
     "state-damaged",
     `${path} is damaged and was left unchanged; restore it from a backup, or move it away to start with an empty one`,
@@ -115,7 +115,7 @@ function stateDamaged(path: string, cause?: unknown): HostError {
 }
 
 /** Returns the write-ahead log that a crash left, if it is damaged. SQLite overwrites the log once it opens the database. */
-function readDamagedLog(path: string): Buffer | undefined {
+export function readDamagedLog(path: string): Buffer | undefined {
   try {
     const log = readRegularFileSync(path, MAX_LOG_BYTES);
     return isLogDamaged(log) ? log : undefined;
@@ -248,7 +248,8 @@ function damaged(message: string, errcode: number): Error {
 }
 
 /** Brings the schema up to date and returns the earlier version. */
-function migrate(sql: DatabaseSync, path: string, migrations: readonly Migration[]): number {
+function migrate(sql: DatabaseSync, path: string, migrations: DatabaseOptions["migrations"]): number {
+  if (migrations === "as-is") return schemaVersion(sql);
   // Taking the write lock first makes a second process fail here instead of midway.
   return transaction(sql, () => {
     const done = schemaVersion(sql);

@@ -130,7 +130,7 @@ async function writeSynced(path: string, text: string, mode: number): Promise<vo
 }
 
 /** Makes a rename or an unlink durable (fsync(2) on the directory). */
-async function syncDirectory(path: string): Promise<void> {
+export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
     await directory.sync();
