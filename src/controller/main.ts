@@ -10,11 +10,14 @@ import { startWatchdog } from "../host/process/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { startController, type Controller } from "./controller.ts";
 import { readOptions } from "./options.ts";
+import { isTask } from "./maintenance/tasks.ts";
 import { isLogInJournal, readSupervision } from "./settings.ts";
 
-/** Runs `holdfast controller` until SIGTERM or SIGINT; resolves to the exit status. */
+/** Runs `holdfast controller` until SIGTERM or SIGINT, or one of its tasks; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
+  const [task, ...rest] = argv;
+  if (isTask(task)) return (await import("./maintenance/main.ts")).runTask(task, rest);
   try {
     const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
     await using stack = new AsyncDisposableStack();

@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { InputError, InternalError, type HostError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostFiles, type Files } from "../host/files/files.ts";
+import { commitReplacement, completeReplacement, isStaged } from "../host/files/replacement.ts";
 import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
 import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
 import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
@@ -18,6 +19,9 @@ import { keyStore } from "./channel/keys/key-store.ts";
 import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./channel/keys/speed-test-tokens.ts";
 import { fileCertificate, selfSignedCertificate, type ServerCertificate } from "./channel/keys/tls-certificate.ts";
 import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./channel/keys/volume-keys.ts";
+import { checkNotMoved, DATABASE, hasDatabase, isEmpty, placeText, type Place } from "./maintenance/places.ts";
+import { serveSnapshots } from "./maintenance/snapshots.ts";
+import { nodeStore } from "./nodes/store.ts";
 import {
   REGISTRY_SERVICE,
   registryTokens as registryTokensOf,
@@ -25,7 +29,8 @@ import {
 } from "./registry/registry-tokens.ts";
 import { tlsModeOf, type ControllerSettings } from "./settings.ts";
 import type { StoreDatabase } from "./store/database.ts";
-import { openSqliteStore } from "./store/sqlite.ts";
+import { metaStore } from "./store/meta.ts";
+import { openSqliteAsIs, openSqliteStore } from "./store/sqlite.ts";
 import { storeIn, type Store } from "./stores.ts";
 
 /** Contents of a controller's data directory: the database, keys and certificates. */
@@ -52,7 +57,7 @@ export interface State {
 }
 
 /** Path of the database. */
-export const databasePathOf = ({ dataDir }: ControllerSettings): string => join(resolve(dataDir), "controller.db");
+export const databasePathOf = ({ dataDir }: ControllerSettings): string => join(resolve(dataDir), DATABASE);
 
 export interface StateDeps {
   readonly log: Logger;
@@ -80,9 +85,14 @@ export async function openState(
   const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
   const directories = [dataDir, keysDir, join(dataDir, "tls")];
   for (const directory of directories) await files.makeDirectory(directory, 0o700);
+  const place = placeOf(settings);
+  if (place.postgres === undefined) await completeReplacement(dataDir);
   const isExpected = (await files.list(keysDir)).length > 0;
   const database = await openStore(settings, { isExpected, clock, onTakenOver });
   const store = stack.adopt(storeIn(database, clock), (opened) => opened.close());
+  await checkNotMoved(database, placeText(place));
+  if (place.postgres === undefined) stack.defer(await serveSnapshots(dataDir, database, log));
+  else await joinPostgres(database, place);
   for (const directory of directories) await files.sweep(directory);
   const certificate = given ?? (await ownCertificate(files, dataDir, settings, clock));
   const tlsPins = pinsOf(settings, certificate);
@@ -179,16 +189,50 @@ function identityOf(
   });
 }
 
+function placeOf(settings: ControllerSettings): Place {
+  const { dataDir, store: address, storePasswordFile: passwordFile, storeCaFile: caFile } = settings;
+  return { dataDir: resolve(dataDir), postgres: address === undefined ? undefined : { address, passwordFile, caFile } };
+}
+
+/**
+ * Completes a restore of a PostgreSQL store that was interrupted after its commit. Refuses an empty one beside a file with nodes, whose
+ * sessions and names an empty store would refuse.
+ */
+async function joinPostgres(database: StoreDatabase, place: Place): Promise<void> {
+  const { dataDir } = place;
+  const restored = await metaStore(database.db).get("restored");
+  if (restored !== undefined && isStaged(dataDir, restored)) await commitReplacement(dataDir, restored);
+  await completeReplacement(dataDir);
+  if (!(await isEmpty(database)) || !(await hasDatabase(dataDir))) return;
+  const nodes = await nodesInFile(dataDir);
+  if (nodes === 0) return;
+  throw new InputError(
+    "store-not-migrated",
+    `the store ${placeText(place)} is empty, but ${join(dataDir, DATABASE)} has ${nodes} nodes, which it would refuse; run 'holdfast ` +
+      `controller migrate --from sqlite --to postgres://... --data ${dataDir}' first, or move that file away to begin without them`,
+  );
+}
+
+async function nodesInFile(dataDir: string): Promise<number> {
+  const file = openSqliteAsIs(join(dataDir, DATABASE));
+  try {
+    return (await nodeStore(file.db).uids()).length;
+  } finally {
+    await file.close();
+  }
+}
+
 /** Opens the database that the settings name: a file in the data directory, or one on a PostgreSQL server. */
 async function openStore(
   settings: ControllerSettings,
   { isExpected, clock, onTakenOver }: Pick<StateDeps, "clock" | "onTakenOver"> & { readonly isExpected: boolean },
 ): Promise<StoreDatabase> {
-  const { store: address, storePasswordFile: passwordFile, storeCaFile: caFile, publicUrl, listen } = settings;
-  if (address === undefined) return openSqliteStore(databasePathOf(settings), isExpected);
+  const { publicUrl, listen } = settings;
+  const { postgres } = placeOf(settings);
+  if (postgres === undefined) return openSqliteStore(databasePathOf(settings), isExpected);
   // Loaded only where it is used.
   const { openPostgresStore } = await import("./store/postgres.ts");
   const startedAt = new Date(clock.now()).toISOString();
   const holder = { name: hostname(), address: publicUrl ?? `${listen.host}:${listen.port}`, startedAt };
-  return openPostgresStore({ settings: { address, passwordFile, caFile }, holder, clock, onTakenOver });
+  return openPostgresStore({ settings: postgres, holder, clock, onTakenOver });
 }

@@ -104,6 +104,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     events: ["access/policies", "http", "store"],
     http: ["access/policies"],
     images: ["config", "data-store", "events", "http", "nodes", "store", "triggers"],
+    maintenance: ["store"],
     nodes: ["access/policies", "channel/keys", "events", "http", "store"],
     "nodes/activations": ["access/policies", "events", "http", "store"],
     org: ["access/policies", "clusters", "config", "events", "http", "nodes", "store"],

@@ -1,12 +1,18 @@
 import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import type { Executor } from "./database.ts";
 
-/** `mesh` is the mark of the latest change of what nodes share with each other. */
+/**
+ * `mesh` is the mark of the latest change of what nodes share with each other; `document-floor` a number that the versions of new
+ * documents exceed; `restored` the identifier of the restore that filled this store; `moved-to` the store that this one was copied to.
+ */
 type MetaKey =
   | "org"
   | "domain"
   | "admin-key-hash"
   | "mesh"
+  | "document-floor"
+  | "restored"
+  | "moved-to"
   | "org-profile"
   | "org-auth"
   | "domain-config"

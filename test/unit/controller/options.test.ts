@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { controllerVerb } from "../../../src/cli/verbs/programs/controller.ts";
+import { readOrder, taskOptionNames } from "../../../src/controller/maintenance/tasks.ts";
 import { optionNames, readOptions } from "../../../src/controller/options.ts";
 
 test("without options it serves on loopback and keeps its pid beside its state", () => {
@@ -30,7 +31,9 @@ test.each([
 
 test("the help shows every option there is", () => {
   const shown = Object.keys(controllerVerb.options);
-  expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
+  expect(shown.filter((name) => name !== "help").sort()).toEqual(
+    [...new Set([...optionNames, ...taskOptionNames])].sort(),
+  );
 });
 
 test("the help names the defaults that are in force", () => {
@@ -43,4 +46,40 @@ test("the help names the defaults that are in force", () => {
 test("--mock is a setting", () => {
   expect(readOptions(["--mock"])).toMatchObject({ isMock: true });
   expect(readOptions([])).not.toHaveProperty("isMock");
+});
+
+test.each([
+  ["backup", [], "backup takes one FILE"],
+  ["backup", ["a", "b"], "backup takes one FILE"],
+  ["backup", ["a", "--replace"], "no option --replace"],
+  ["restore", ["a", "--repalce"], "did you mean --replace?"],
+  ["restore", ["a", "--store", "mysql://a"], "--store: it is no address"],
+  ["restore", ["a", "--store-ca-file", "b"], "--store-ca-file: requires a PostgreSQL --store"],
+  ["migrate", ["--from", "sqlite"], "migrate needs both stores"],
+  ["migrate", ["x", "--from", "sqlite", "--to", "sqlite"], "argument 'x'"],
+  ["migrate", ["--from", "sqlite", "--to", "sqlite", "--from-password-file", "b"], "--from-password-file: requires"],
+] as const)("%s %j is refused", (task, argv, says) => {
+  expect(() => readOrder(task, argv)).toThrow(says);
+});
+
+test("the stores of a migration are read with their own files", () => {
+  const argv = [
+    "--from",
+    "sqlite",
+    "--to",
+    "postgres://u@h/d",
+    "--to-password-file",
+    "p",
+    "--data",
+    "/a",
+    "--to-data",
+    "/b",
+  ];
+  const address = { host: "h", port: 5432, user: "u", database: "d", isVerified: true };
+  expect(readOrder("migrate", argv)).toEqual({
+    task: "migrate",
+    isReplaced: false,
+    from: { dataDir: "/a", postgres: undefined },
+    to: { dataDir: "/b", postgres: { address, passwordFile: "p", caFile: undefined } },
+  });
 });

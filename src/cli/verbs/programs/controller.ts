@@ -3,8 +3,19 @@ import type { VerbSpec } from "../../frame/verb.ts";
 
 export const controllerVerb: VerbSpec = {
   name: "controller",
-  summary: "run a complete small control plane",
-  arguments: [],
+  summary: "run a complete small control plane; back up, restore or migrate its store",
+  about:
+    "'backup FILE' writes the store, keys and certificates to a new file, also while the controller runs. 'restore FILE' puts them back " +
+    "while it does not run. 'migrate --from STORE --to STORE' moves them between SQLite and PostgreSQL. The file holds private keys.",
+  arguments: [
+    {
+      name: "task",
+      isRequired: false,
+      help: "backup, restore or migrate; without one the controller runs",
+      complete: ["backup", "restore", "migrate"],
+    },
+    { name: "file", isRequired: false, help: "for backup and restore: the backup", complete: "file" },
+  ],
   options: {
     listen: { value: "ADDRESS:PORT", help: "where to serve the HTTP API and the nodes (127.0.0.1:8480)" },
     data: { value: "DIR", help: "where its state lives (/var/lib/holdfast-controller)", complete: "directory" },
@@ -48,6 +59,14 @@ export const controllerVerb: VerbSpec = {
       help: "how long the earlier secret of a service user stays valid beside a new one, at most 604800 (0)",
     },
     mock: { help: "answer each request with the documented example; any credential is accepted, nothing is kept" },
+    from: { value: "STORE", help: "for migrate: the store that is moved, in the form of --store" },
+    "from-password-file": { value: "FILE", help: "the password of its PostgreSQL user", complete: "file" },
+    "from-ca-file": { value: "FILE", help: "the authorities of its server's certificate, PEM", complete: "file" },
+    to: { value: "STORE", help: "for migrate: the store that is filled, in the form of --store" },
+    "to-password-file": { value: "FILE", help: "the password of its PostgreSQL user", complete: "file" },
+    "to-ca-file": { value: "FILE", help: "the authorities of its server's certificate, PEM", complete: "file" },
+    "to-data": { value: "DIR", help: "for migrate: another data directory (that of --data)", complete: "directory" },
+    replace: { help: "for restore and migrate: discard what the store and its keys were" },
     domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
     state: { value: "DIR", help: "accepted as by every verb, and not used: see --data", complete: "directory" },
     run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },

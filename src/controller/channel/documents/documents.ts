@@ -113,12 +113,16 @@ export function documents({
     return versions;
   };
 
+  /** After a restore new documents, too, count on above every version that a node may have from the lost time. */
+  const floorIn = async ({ meta }: DocumentParts): Promise<number> => Number((await meta.get("document-floor")) ?? 0);
+
   const refreshOne = async (tx: DocumentParts, id: DocumentId, content: JsonObject): Promise<boolean> => {
     const body = JSON.stringify(content);
     const hash = sha256(body + JSON.stringify(secretsOf(id.node, id.name)));
     const stored = await tx.documents.get(id);
     if (stored?.hash === hash) return false;
-    const version = nextVersion(stored, hash, await tx.documents.highest(id.node, id.name));
+    const highest = Math.max(await tx.documents.highest(id.node, id.name), await floorIn(tx));
+    const version = nextVersion(stored, hash, highest);
     if (version !== undefined) await tx.documents.put(id, { version, hash, body });
     return version !== undefined;
   };
