@@ -99,7 +99,9 @@ export function stableName(path: string, stateDir: string): string | undefined {
   const [, name] = /^\/proc\/self\/fd\/\d+\/(.+)$/.exec(path) ?? [];
   if (name !== undefined) return `STORE/${withoutId(name)}`;
   if (path !== stateDir && !path.startsWith(`${stateDir}/`)) return undefined;
-  return withoutId(`STATE${path.slice(stateDir.length)}`).replace(/\.[0-9a-f]{12}\.tmp(?=$|-)/, ".tmp");
+  return withoutId(`STATE${path.slice(stateDir.length)}`)
+    .replace(/\.[0-9a-f]{12}\.tmp(?=$|-)/, ".tmp")
+    .replace(/^STATE\/restoring\.[0-9a-f]{12}/, "STATE/restoring");
 }
 
 const withoutId = (path: string): string => path.replace(/\.holdfast-[0-9a-f-]{36}\.part$/, ".part");
