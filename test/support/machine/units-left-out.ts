@@ -54,6 +54,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "connectors/tftp",
     "controller/repositories",
   ),
+  ...files("is about the controller and its PostgreSQL", "controller/postgres", "controller/rivals"),
   ...files(
     "runs scripts of the checkout as a person does",
     "checkout/bench",
