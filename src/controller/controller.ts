@@ -273,7 +273,14 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     return failures.waitSeconds(prefix);
   };
   const served = settings.isMock ? mockApi(routes, buildInfo.version) : { routes, access: store.access, tokens };
-  const api = createApi({ ...served, onAuthenticated, onAuthFailure, clock, log: apiLog });
+  const api = createApi({
+    ...served,
+    resourceTags: store.resourceTags,
+    onAuthenticated,
+    onAuthFailure,
+    clock,
+    log: apiLog,
+  });
 
   const stopSweeping = every(clock, log, SWEEP_MS, async () => {
     refusals.sweep();

@@ -1,7 +1,8 @@
 import type { StoreCallDeps } from "./data-store/calls.ts";
 import { agentTokenRoutes, type AgentTokenRouteDeps } from "./access/agent-tokens/routes.ts";
 import { oauthRoutes, type OauthRouteDeps } from "./access/oauth.ts";
-import { policyRoutes, serviceUserRoutes, type AccessRouteDeps } from "./access/routes.ts";
+import { policyRoutes, type AccessRouteDeps } from "./access/routes.ts";
+import { serviceUserRoutes, type ServiceUserRouteDeps } from "./access/service-user-routes.ts";
 import { certificateRoutes, type CertificateRouteDeps } from "./certificates/routes.ts";
 import { clusterRoutes, type ClusterRouteDeps } from "./clusters/routes.ts";
 import { tagRoutes, type TagRouteDeps } from "./clusters/tag-routes.ts";
@@ -60,6 +61,7 @@ export type RouteDeps = OauthRouteDeps &
   StatsRouteDeps &
   PluginLogRouteDeps &
   AccessRouteDeps &
+  ServiceUserRouteDeps &
   RepositoryRouteDeps &
   RegistryTokenRouteDeps &
   ReleaseRouteDeps &

@@ -15,6 +15,7 @@ import { machineVolumeStore, type MachineVolumeStore } from "./images/volume-sto
 import { imageStore, type ImageStore } from "./images/store.ts";
 import { licenseStore, type LicenseStore } from "./nodes/license-store.ts";
 import { nodeStore, type NodeStore } from "./nodes/store.ts";
+import { tagStore, type TagStore } from "./nodes/tag-store.ts";
 import { tombstoneStore, type TombstoneStore } from "./nodes/tombstone-store.ts";
 import { flowStore, type FlowStore, type UidsOf } from "./stats/flow-store.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./stats/gateway-details-store.ts";
@@ -32,6 +33,7 @@ export interface Stores {
   readonly nodes: NodeStore;
   readonly mesh: MeshStore;
   readonly tombstones: TombstoneStore;
+  readonly resourceTags: TagStore;
   readonly clusters: ClusterStore;
   readonly documents: DocumentStore;
   readonly events: EventStore;
@@ -91,6 +93,7 @@ function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now"
   const licenses = lazy(() => licenseStore(db));
   const mesh = lazy(() => meshStore(db));
   const tombstones = lazy(() => tombstoneStore(db));
+  const resourceTags = lazy(() => tagStore(db));
   const clusters = lazy(() => clusterStore(db));
   const documents = lazy(() => documentStore(db));
   const events = lazy(() => eventStore(db, uncounted));
@@ -123,6 +126,9 @@ function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now"
     },
     get tombstones() {
       return tombstones();
+    },
+    get resourceTags() {
+      return resourceTags();
     },
     get clusters() {
       return clusters();

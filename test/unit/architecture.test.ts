@@ -103,7 +103,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     "data-store": ["access/policies", "config", "http", "nodes", "triggers"],
     events: ["access/policies", "http", "store"],
     http: ["access/policies"],
-    images: ["config", "data-store", "events", "http", "nodes", "store", "triggers"],
+    images: ["access/policies", "config", "data-store", "events", "http", "nodes", "store", "triggers"],
     maintenance: ["store"],
     nodes: ["access/policies", "channel/keys", "events", "http", "store"],
     "nodes/activations": ["access/policies", "events", "http", "store"],

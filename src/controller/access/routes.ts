@@ -1,19 +1,83 @@
-import { randomBytes, randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { anyOf, tgrn } from "./policies/permissions.ts";
-import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/policy.ts";
-import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
+import { Tags } from "../../protocol/values/values.ts";
+import { builtinPolicies, RESERVED_PREFIXES } from "./policies/builtin.ts";
+import { canonicalAction, isKnownAction, ORGANIZATION, permissions, tgrn } from "./policies/permissions.ts";
+import { PolicyBody, PolicyName, sizeProblem, type Policy } from "./policies/policy.ts";
+import { simulate, type HeldPolicy } from "./policies/simulate.ts";
+import type { AccessStore } from "./store.ts";
+import type { ResourceTags } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, PublicPolicy, PublicServiceUser, refusals } from "../http/shapes.ts";
+import { badBody, Empty, notFound, PublicPolicy, refusals } from "../http/shapes.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Clock } from "../../host/clock.ts";
 import { defined } from "../../lib/defined.ts";
 
+const tag = "Policies";
 const NameParams = z.object({ name: PolicyName });
-const UserParams = z.object({ name: ServiceUserName });
+const PolicyChange = PolicyBody.partial({ name: true }).meta({
+  id: "PolicyChange",
+  description: "`name` must match the path",
+});
+
+const PublicPermission = z
+  .object({
+    id: z.string(),
+    family: z.string(),
+    description: z.string(),
+    aliases: z.array(z.string()).meta({ description: "Other spellings of the same permission" }),
+  })
+  .meta({
+    id: "Permission",
+    examples: [{ id: "nodes::read", family: "nodes", description: "Read nodes", aliases: ["node::read"] }],
+  });
+
+const EXAMPLE = {
+  name: "operators",
+  statements: [{ effect: "allow", actions: ["nodes::read"] }],
+  resources: ["*"],
+};
+
+const Simulation = z
+  .strictObject({
+    serviceUser: z.string().max(128).optional(),
+    user: z.string().max(254).optional().meta({ description: "Name of an API key" }),
+    policies: z.array(PolicyBody).max(64).optional().meta({ description: "Policies that need not be stored" }),
+    action: z.string().refine(isKnownAction, "is no permission of this API: GET /v2/permission lists them"),
+    resource: z.string().max(512).default(ORGANIZATION).meta({ description: "A resource name; `*` for none" }),
+    tags: Tags.optional().meta({ description: "Tags in place of those of the node or cluster" }),
+  })
+  .refine(
+    (body) => [body.serviceUser, body.user, body.policies].filter((given) => given !== undefined).length === 1,
+    "needs one of serviceUser, user and policies",
+  )
+  .meta({ id: "PolicySimulation", examples: [{ policies: [EXAMPLE], action: "nodes::read" }] });
+
+const Simulated = z
+  .object({
+    decision: z.enum(["allow", "deny", "none"]).meta({ description: "`none`: refused, since nothing allows it" }),
+    matched: z.array(
+      z.object({
+        policy: z.string(),
+        source: z.string().meta({ description: "`user`, or `request` for given policies" }),
+        statement: z.int().meta({ description: "Counted from 0" }),
+        effect: z.enum(["allow", "deny"]),
+      }),
+    ),
+    skipped: z.array(z.object({ policy: z.string(), reason: z.enum(["resource", "condition", "action"]) })),
+  })
+  .meta({
+    id: "PolicySimulationResult",
+    examples: [
+      {
+        decision: "allow",
+        matched: [{ policy: EXAMPLE.name, source: "request", statement: 0, effect: "allow" }],
+        skipped: [],
+      },
+    ],
+  });
 
 /** Stores of an open transaction that changes access. */
 export interface AccessParts extends EventParts {
@@ -24,14 +88,13 @@ export interface AccessParts extends EventParts {
 export interface AccessRouteDeps {
   readonly store: Transact<AccessParts>;
   readonly access: AccessStore;
+  readonly resourceTags: ResourceTags;
   readonly events: Pick<EventLog, "change">;
   readonly clock: Clock;
-  /** Seconds for which the earlier credential of a service user stays valid after a new one is generated; 0: it ends at once. */
-  readonly secretOverlapSeconds: number;
 }
 
 /** Returns a function that runs a change and records it by a user, in one transaction. */
-function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">) {
+export function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">) {
   return <T>(user: string, message: string, work: (access: AccessStore, tx: AccessParts) => Promise<T>): Promise<T> =>
     store.transact(async (tx) => {
       const result = await work(tx.access, tx);
@@ -40,10 +103,10 @@ function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">)
     });
 }
 
+/** Routes of policies, of the permissions that they may name, and of their simulation. */
 export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
-  const { access } = deps;
+  const { access, clock } = deps;
   const record = recording(deps);
-  const tag = "Policies";
   const onPolicy = (verb: "read" | "modify") =>
     ({
       to: "resource",
@@ -58,12 +121,12 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       operationId: "listPolicies",
       summary: "List access policies",
       tag,
-      access: { to: "kind", permission: "permissions::read", kind: tgrn.policy("") },
+      access: { to: "kind", permissions: ["permissions::read"], kind: tgrn.policy("") },
       answers: { 200: { description: "The policies the caller may read", schema: z.array(PublicPolicy) }, ...refusals },
-      handle: async ({ caller }) =>
-        Response.json(
-          (await access.policies()).filter(({ name }) => caller.may(["permissions::read"], tgrn.policy(name))),
-        ),
+      handle: async ({ caller }) => {
+        const may = await caller.among(["permissions::read"]);
+        return Response.json((await access.policies()).filter(({ name }) => may(tgrn.policy(name))));
+      },
     }),
     route({
       method: "POST",
@@ -71,16 +134,21 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       operationId: "createPolicy",
       summary: "Create an access policy",
       tag,
-      access: { to: "resource", permissions: ["permissions::modify"], resource: () => anyOf(tgrn.policy("")) },
-      body: { schema: Policy },
+      access: { to: "resource", permissions: ["permissions::modify"], resource: () => ORGANIZATION },
+      body: { schema: PolicyBody },
       answers: {
-        200: { description: "The policy, with normalized actions", schema: PublicPolicy },
+        200: { description: "The policy as written, with `created_at`", schema: PublicPolicy },
         ...refusals,
         ...badBody,
       },
       handle: async ({ body, caller }) => {
-        await record(caller.name, `Policy ${body.name} created`, (tx) => tx.createPolicy(body));
-        return Response.json(body);
+        const reserved = RESERVED_PREFIXES.find((prefix) => body.name.startsWith(prefix));
+        if (reserved !== undefined) throw new Violations([`name: must not begin with ${reserved}, which is reserved`]);
+        const created = sized({ ...body, created_at: Math.floor(clock.now() / 1000) });
+        await record(caller.name, `Policy ${body.name} on ${listed(body.resources)} created`, (tx) =>
+          tx.createPolicy(created),
+        );
+        return Response.json(created);
       },
     }),
     route({
@@ -106,15 +174,23 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       tag,
       access: onPolicy("modify"),
       params: NameParams,
-      body: {
-        schema: Policy.partial({ name: true }).meta({ id: "PolicyChange", description: "`name` must match the path" }),
-      },
+      body: { schema: PolicyChange },
       answers: { ...policy, ...badBody },
       handle: async ({ params: { name }, body, caller }) => {
         if (body.name !== undefined && body.name !== name)
           throw new Violations([`name: must be ${name}; a policy cannot be renamed`]);
-        const changed: Policy = { ...body, name };
-        await record(caller.name, `Policy ${name} replaced`, (tx) => tx.replacePolicy(changed));
+        checkOwn(name);
+        const changed = await record(
+          caller.name,
+          `Policy ${name} on ${listed(body.resources)} replaced`,
+          async (tx) => {
+            const { created_at: _sent, ...wanted } = body;
+            const createdAt = (await tx.policy(name))?.created_at;
+            const replacement = sized({ ...wanted, name, ...defined({ created_at: createdAt }) });
+            await tx.replacePolicy(replacement);
+            return replacement;
+          },
+        );
         return Response.json(changed);
       },
     }),
@@ -122,7 +198,7 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       method: "DELETE",
       path: "/v2/policy/{name}",
       operationId: "deletePolicy",
-      summary: "Delete an access policy that is not attached to any user",
+      summary: "Delete an access policy; whoever it is attached to loses what it allows",
       tag,
       access: onPolicy("modify"),
       params: NameParams,
@@ -132,231 +208,67 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
         ...notFound,
       },
       handle: async ({ params: { name }, caller }) => {
+        checkOwn(name);
         await record(caller.name, `Policy ${name} deleted`, (tx) => tx.deletePolicy(name));
         return Response.json({});
       },
     }),
-  ];
-}
-
-/** Routes of service users, the accounts of programs. */
-export function serviceUserRoutes(deps: AccessRouteDeps): readonly Route[] {
-  const { access, clock, secretOverlapSeconds } = deps;
-  const record = recording(deps);
-  const tag = "Service users";
-  const onUser = (verb: "read" | "modify") =>
-    ({
-      to: "resource",
-      permissions: [`users::${verb}`],
-      resource: ({ name }: z.infer<typeof UserParams>) => tgrn.serviceUser(name),
-    }) as const;
-  return [
-    route({
-      method: "GET",
-      path: "/v2/service-user",
-      operationId: "listServiceUsers",
-      summary: "List service users",
-      tag,
-      access: { to: "kind", permission: "users::read", kind: tgrn.serviceUser("") },
-      answers: {
-        200: { description: "The service users the caller may read", schema: z.array(PublicServiceUser) },
-        ...refusals,
-      },
-      handle: async ({ caller }) => {
-        const listed = (await access.serviceUsers()).filter(({ name }) =>
-          caller.may(["users::read"], tgrn.serviceUser(name)),
-        );
-        return Response.json(listed.map(publicServiceUser));
-      },
-    }),
     route({
       method: "POST",
-      path: "/v2/service-user",
-      operationId: "createServiceUser",
-      summary: "Create a service user with its policies",
+      path: "/v2/policy/simulate",
+      operationId: "simulatePolicies",
+      summary: "Decide on one permission on one resource for a user or for given policies, and show why",
       tag,
-      access: { to: "resource", permissions: ["users::modify"], resource: () => anyOf(tgrn.serviceUser("")) },
-      body: {
-        schema: z
-          .strictObject({ ...UserBody, name: ServiceUserName })
-          .meta({ description: "Also requires `permissions::modify` on each policy" }),
-      },
-      answers: {
-        200: { description: "The service user", schema: PublicServiceUser },
-        ...refusals,
-        ...badBody,
-      },
-      handle: async ({ body, caller }) => {
-        const { name, status } = body;
-        const [field, policies] = policiesIn(body);
-        for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
-        const at = Math.floor(clock.now() / 1000);
-        const created = await record(caller.name, `Service user ${name} created`, async (tx) => {
-          await checkPolicies(tx, field, policies);
-          return tx.createServiceUser(name, policies, at, status === "active");
-        });
-        return Response.json(publicServiceUser(created));
-      },
-    }),
-    route({
-      method: "PUT",
-      path: "/v2/service-user/{name}",
-      operationId: "replaceServiceUser",
-      summary:
-        "Change the policies and the status of a service user; `inactive` refuses its credentials and tokens at once",
-      tag,
-      access: onUser("modify"),
-      params: UserParams,
-      body: {
-        schema: z.strictObject({ ...UserBody, name: ServiceUserName.optional() }).meta({
-          description:
-            "`name` must match the path. Also requires `permissions::modify` on each policy that is added and, to make an inactive user active, on each of its policies",
-        }),
-      },
-      answers: {
-        200: { description: "The service user", schema: PublicServiceUser },
-        ...refusals,
-        ...notFound,
-        ...badBody,
-      },
-      handle: async ({ params: { name }, body, caller }) => {
-        if (body.name !== undefined && body.name !== name)
-          throw new Violations([`name: must be ${name}; a service user cannot be renamed`]);
-        const [field, policies] = policiesIn(body);
-        const isActive = body.status === "active";
-        const changed = await record(caller.name, `Service user ${name} changed`, async (tx) => {
-          const before = await tx.serviceUser(name);
-          if (before === undefined) throw new InputError("not-found", `there is no service user ${name}`);
-          const kept = before.isActive || !isActive ? new Set(before.policies) : new Set<string>();
-          const given = policies.filter((policy) => !kept.has(policy));
-          for (const policy of given) caller.require(["permissions::modify"], tgrn.policy(policy));
-          await checkPolicies(tx, field, policies);
-          return tx.changeServiceUser(name, { policies, isActive });
-        });
-        return Response.json(publicServiceUser(changed));
-      },
-    }),
-    route({
-      method: "DELETE",
-      path: "/v2/service-user/{name}",
-      operationId: "deleteServiceUser",
-      summary: "Delete a service user with its credentials and the agent tokens that it created",
-      tag,
-      access: onUser("modify"),
-      params: UserParams,
-      answers: { 200: { description: "Deleted", schema: Empty }, ...refusals, ...notFound },
-      handle: async ({ params: { name }, caller }) => {
-        await record(caller.name, `Service user ${name} deleted`, async (tx, { agentTokens }) => {
-          await tx.deleteServiceUser(name);
-          // A later user of this name must not own them.
-          await agentTokens.removeOf(name);
-        });
-        return Response.json({});
+      access: { to: "resource", permissions: ["permissions::read"], resource: () => ORGANIZATION },
+      body: { schema: Simulation },
+      answers: { 200: { description: "The decision", schema: Simulated }, ...refusals, ...badBody },
+      handle: async ({ body }) => {
+        const { resource: name, tags = await deps.resourceTags.of(name) } = body;
+        return Response.json(simulate(await heldIn(access, body), canonicalAction(body.action), { name, tags }));
       },
     }),
     route({
       method: "GET",
-      path: "/v2/service-user/{name}",
-      operationId: "getServiceUser",
-      summary: "Get a service user",
+      path: "/v2/permission",
+      operationId: "listPermissions",
+      summary: "List the permissions that a policy may name; `nodes::service:` takes the name of any trigger event",
       tag,
-      access: onUser("read"),
-      params: UserParams,
-      answers: { 200: { description: "The service user", schema: PublicServiceUser }, ...refusals, ...notFound },
-      handle: async ({ params: { name } }) => {
-        const found = await access.serviceUser(name);
-        if (found === undefined) throw new InputError("not-found", `there is no service user ${name}`);
-        return Response.json(publicServiceUser(found));
-      },
-    }),
-    route({
-      method: "POST",
-      path: "/v2/service-user/{name}/token",
-      operationId: "createServiceUserToken",
-      summary:
-        "Generate a client ID and secret, replacing earlier ones: at once, or after the controller's overlap, during which the newest two are valid. For another user, also requires `permissions::modify` on each of its policies",
-      tag,
-      access: onUser("modify"),
-      params: UserParams,
-      answers: {
-        200: {
-          description: "The credential; the secret is not shown again",
-          schema: z
-            .strictObject({
-              clientId: z.string(),
-              clientSecret: z.string(),
-              secret: z.string(),
-              previousExpiresAt: z
-                .int()
-                .optional()
-                .meta({ description: "End of the credential that it replaces, Unix seconds; absent if it has ended" }),
-            })
-            .meta({ id: "Credential", description: "`secret` and `clientSecret` are the same" }),
-        },
-        ...refusals,
-        ...notFound,
-      },
-      handle: async ({ params: { name }, caller }) => {
-        const clientId = randomUUID();
-        const clientSecret = randomBytes(32).toString("base64url");
-        const now = clock.now();
-        const overlapMs = secretOverlapSeconds * 1000;
-        const hadOne = await record(caller.name, `Credential of service user ${name} generated`, async (tx) => {
-          const user = await tx.serviceUser(name);
-          // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.
-          const policies = caller.name === name ? [] : (user?.policies ?? []);
-          for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
-          await tx.putCredential(name, { clientId, secretSha256: sha256Hex(clientSecret), now, overlapMs });
-          return user?.clientId !== undefined;
-        });
-        const overlap = hadOne && overlapMs > 0 ? { previousExpiresAt: Math.floor((now + overlapMs) / 1000) } : {};
-        return Response.json({ clientId, clientSecret, secret: clientSecret, ...overlap });
-      },
+      access: { to: "kind", permissions: ["permissions::read"], kind: tgrn.policy("") },
+      answers: { 200: { description: "The permissions", schema: z.array(PublicPermission) }, ...refusals },
+      handle: () => Response.json(permissions),
     }),
   ];
 }
 
-/** Parts of a service user that a caller writes; those that the controller assigns are ignored. */
-const UserBody = {
-  status: z.enum(["active", "inactive"]).default("active"),
-  policies: z.array(PolicyName).max(64).optional(),
-  policyIds: z.array(PolicyName).max(64).nullable().optional().meta({ description: "The same as `policies`" }),
-  orgId: z.string().max(64).nullable().optional().meta({ description: "Ignored" }),
-  clientId: z.string().max(64).optional().meta({ description: "Ignored" }),
-  tokenCreated: z.number().optional().meta({ description: "Ignored" }),
-  created_at: z.number().optional().meta({ description: "Ignored" }),
-};
-
-/** Returns the policies of a body, and the field that they are in. */
-function policiesIn(body: {
-  readonly policies?: readonly string[] | undefined;
-  readonly policyIds?: readonly string[] | null | undefined;
-}): readonly [field: string, policies: readonly string[]] {
-  const { policies, policyIds } = body;
-  return policyIds === undefined || policyIds === null ? ["policies", policies ?? []] : ["policyIds", policyIds];
+/** @throws {InputError} `read-only` for a built-in policy */
+function checkOwn(name: string): void {
+  if (!builtinPolicies.has(name)) return;
+  throw new InputError("read-only", `name: policy ${name} is built in and cannot be changed; make one of your own`);
 }
 
-/** @throws {Violations} naming each policy that cannot be attached */
-async function checkPolicies(access: AccessStore, field: string, policies: readonly string[]): Promise<void> {
-  const lines = [];
-  for (const [index, policy] of policies.entries())
-    lines.push(...(await violationsOf(access, policy, `${field}.${index}`)));
-  if (lines.length > 0) throw new Violations(lines);
+/** Returns a policy that is not too large. @throws {Violations} */
+function sized(policy: Policy): Policy {
+  const problem = sizeProblem(policy);
+  if (problem !== undefined) throw new Violations([problem]);
+  return policy;
 }
 
-async function violationsOf(access: Pick<AccessStore, "policy">, policy: string, path: string): Promise<string[]> {
-  if (isRestricted(policy)) return [`${path}: ${policy} cannot be attached: its name starts with restricted-`];
-  return (await access.policy(policy)) === undefined ? [`${path}: there is no policy ${policy}`] : [];
+/** Returns the first items of a list, as text of an event. */
+function listed(items: readonly string[]): string {
+  const shown = items.slice(0, 4).map((item) => item.slice(0, 128));
+  return items.length > shown.length ? `${shown.join(", ")} and ${items.length - shown.length} more` : shown.join(", ");
 }
 
-function publicServiceUser(user: ServiceUser): z.infer<typeof PublicServiceUser> {
-  const { name, policies, isActive, createdAt, clientId, tokenCreatedAt: tokenCreated } = user;
-  return {
-    name,
-    status: isActive ? "active" : "inactive",
-    policies: [...policies],
-    policyIds: [...policies],
-    created_at: createdAt,
-    ...defined({ clientId, tokenCreated }),
-  };
+/** Returns the policies that a simulation is about. @throws {Violations} for an unknown user */
+async function heldIn(
+  access: AccessStore,
+  { serviceUser, user, policies = [] }: z.infer<typeof Simulation>,
+): Promise<readonly HeldPolicy[]> {
+  const field = serviceUser === undefined ? "user" : "serviceUser";
+  const name = serviceUser ?? user;
+  if (name === undefined) return policies.map((policy) => ({ policy, source: "request" }));
+  const found = await access.policiesOf(name, field === "user" ? "api-key" : "service-user");
+  if (found === undefined)
+    throw new Violations([`${field}: there is no ${field === "user" ? "user" : "service user"} ${name}`]);
+  return found.map((policy) => ({ policy, source: "user" }));
 }

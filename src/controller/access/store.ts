@@ -3,15 +3,16 @@ import type { Generated, Selectable } from "kysely";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { json } from "../store/columns.ts";
+import { json, maybeJson } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
+import { builtinPolicies } from "./policies/builtin.ts";
 import { Policy, type Grant } from "./policies/policy.ts";
 
 /** A machine account; `createdAt` in Unix seconds. */
 export interface ServiceUser {
   readonly name: string;
-  /** In the order in which they were given. */
+  /** Names in the order in which they were given; a name without a policy has no effect. */
   readonly policies: readonly string[];
   /** An inactive user is refused, with every credential and token. */
   readonly isActive: boolean;
@@ -48,24 +49,27 @@ export interface AccessStore {
   findApiKey(key: string): Promise<Grant | undefined>;
   /** Returns the current policies of a user, or of the API key with this name; undefined if neither exists. */
   grantOf(name: string): Promise<Grant | undefined>;
+  /** Returns the policies of a holder whatever its status; undefined if it does not exist. */
+  policiesOf(name: string, holder: "api-key" | "service-user"): Promise<readonly Policy[] | undefined>;
+  /** Returns all policies by name, with the built-in ones. */
   policies(): Promise<readonly Policy[]>;
   policy(name: string): Promise<Policy | undefined>;
   /** @throws {InputError} `name-taken`; `busy` at the limit of 10,000 */
   createPolicy(policy: Policy): Promise<void>;
   /** @throws {InputError} `not-found` */
   replacePolicy(policy: Policy): Promise<void>;
-  /** @throws {InputError} `not-found`; `policy-in-use` while attached to a service user */
+  /** Deletes a policy; its name stays with those that it is attached to, without effect. @throws {InputError} `not-found` */
   deletePolicy(name: string): Promise<void>;
   serviceUsers(): Promise<readonly ServiceUser[]>;
   serviceUser(name: string): Promise<ServiceUser | undefined>;
-  /** @throws {InputError} `name-taken`; `not-found` for an unknown policy; `busy` at the limit of 10,000 */
+  /** @throws {InputError} `name-taken`; `busy` at the limit of 10,000 */
   createServiceUser(
     name: string,
     policies: readonly string[],
     createdAt: number,
     isActive?: boolean,
   ): Promise<ServiceUser>;
-  /** @throws {InputError} `not-found`, for the user or a policy */
+  /** @throws {InputError} `not-found` */
   changeServiceUser(
     name: string,
     change: { readonly policies: readonly string[]; readonly isActive: boolean },
@@ -94,11 +98,7 @@ type AccessTables = {
     readonly previous_secret_sha256: string | null;
     readonly previous_until_ms: number | null;
   };
-  readonly service_user_policy: {
-    readonly service_user: string;
-    readonly policy: string;
-    readonly position: Generated<number>;
-  };
+  readonly attached_policy: { readonly service_user: string; readonly position: number; readonly policy: string };
 };
 
 const API_KEY = statement<{ readonly sha256: string }>()((db, value) =>
@@ -115,11 +115,7 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
   const users = db
     .selectFrom("service_user")
     .select(["name", "created_at", "client_id", "is_inactive", "token_created"]);
-  const attachments = db
-    .selectFrom("service_user_policy")
-    .select(["service_user", "policy"])
-    .orderBy("position")
-    .orderBy("policy");
+  const attachments = db.selectFrom("attached_policy").select(["service_user", "policy"]).orderBy("position");
   /** The active service user whose newest credential, or earlier one within its time, has this client identifier. */
   const holder = async (clientId: string) => {
     const current = await db
@@ -137,18 +133,18 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
       .where("is_inactive", "=", 0)
       .executeTakeFirst();
   };
-  const attach = async (user: string, wanted: readonly string[]): Promise<readonly string[]> => {
-    const names = [...new Set(wanted)];
-    for (const [position, one] of names.entries()) {
-      if ((await policy(one)) === undefined) throw notFound(`policy ${one}`);
-      await db.insertInto("service_user_policy").values({ service_user: user, policy: one, position }).execute();
-    }
-    return names;
+  const attach = async (user: string, names: readonly string[]): Promise<void> => {
+    await db.deleteFrom("attached_policy").where("service_user", "=", user).execute();
+    if (names.length === 0) return;
+    const rows = names.map((name, position) => ({ service_user: user, position, policy: name }));
+    await db.insertInto("attached_policy").values(rows).execute();
   };
 
   const apiKeyOf = (name: string) =>
     db.selectFrom("api_key").select(["name", "policies"]).where("name", "=", name).executeTakeFirst();
   const policy = async (name: string): Promise<Policy | undefined> => {
+    const builtin = builtinPolicies.get(name);
+    if (builtin !== undefined) return builtin;
     const row = await policies.where("name", "=", name).executeTakeFirst();
     return row === undefined ? undefined : json(row, "body", Policy);
   };
@@ -157,15 +153,15 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
     if (row === undefined) return undefined;
     return serviceUserOf(row, await attachments.where("service_user", "=", name).execute());
   };
-  const policiesOf = async (user: string): Promise<readonly Policy[]> => {
+  const attachedTo = async (user: string): Promise<readonly Policy[]> => {
     const rows = await db
-      .selectFrom("policy")
-      .innerJoin("service_user_policy", "service_user_policy.policy", "policy.name")
-      .select("policy.body")
-      .where("service_user_policy.service_user", "=", user)
-      .orderBy("policy.name")
+      .selectFrom("attached_policy")
+      .leftJoin("policy", "policy.name", "attached_policy.policy")
+      .select(["attached_policy.policy as name", "policy.body"])
+      .where("attached_policy.service_user", "=", user)
+      .orderBy("attached_policy.position")
       .execute();
-    return rows.map((row) => json(row, "body", Policy));
+    return rows.flatMap((row) => builtinPolicies.get(row.name) ?? maybeJson(row, "body", Policy) ?? []);
   };
   const checkLimit = async (table: "policy" | "service_user", most: number): Promise<void> => {
     const row = await db
@@ -197,9 +193,17 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
       const key = await apiKeyOf(name);
       if (key !== undefined) return { name, policies: json(key, "policies", Policies) };
       const user = await users.where("name", "=", name).where("is_inactive", "=", 0).executeTakeFirst();
-      return user === undefined ? undefined : { name, policies: await policiesOf(name) };
+      return user === undefined ? undefined : { name, policies: await attachedTo(name) };
     },
-    policies: async () => (await policies.orderBy("name").execute()).map((row) => json(row, "body", Policy)),
+    async policiesOf(name, kind) {
+      if (kind === "service-user") return (await serviceUser(name)) === undefined ? undefined : attachedTo(name);
+      const key = await apiKeyOf(name);
+      return key === undefined ? undefined : json(key, "policies", Policies);
+    },
+    async policies() {
+      const stored = (await policies.execute()).map((row) => json(row, "body", Policy));
+      return [...builtinPolicies.values(), ...stored].sort((a, b) => (a.name < b.name ? -1 : 1));
+    },
     async createPolicy(created) {
       if ((await policy(created.name)) !== undefined) throw taken(`policy ${created.name}`);
       await checkLimit("policy", MAX_POLICIES);
@@ -217,11 +221,6 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
       if (numUpdatedRows === 0n) throw notFound(`policy ${replacement.name}`);
     },
     async deletePolicy(name) {
-      const [holder] = await attachments.where("policy", "=", name).limit(1).execute();
-      if (holder !== undefined) {
-        const user = holder.service_user;
-        throw new InputError("policy-in-use", `policy ${name} is attached to ${user}`, { details: { user } });
-      }
       const { numDeletedRows } = await db.deleteFrom("policy").where("name", "=", name).executeTakeFirst();
       if (numDeletedRows === 0n) throw notFound(`policy ${name}`);
     },
@@ -239,8 +238,8 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
         .insertInto("service_user")
         .values({ name, created_at: createdAt, is_inactive: isActive ? 0 : 1 })
         .execute();
-      const names = await attach(name, attached);
-      return { name, policies: names, isActive, createdAt, clientId: undefined, tokenCreatedAt: undefined };
+      await attach(name, attached);
+      return { name, policies: attached, isActive, createdAt, clientId: undefined, tokenCreatedAt: undefined };
     },
     async changeServiceUser(name, { policies: wanted, isActive }) {
       const { numUpdatedRows } = await db
@@ -249,7 +248,6 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
         .where("name", "=", name)
         .executeTakeFirst();
       if (numUpdatedRows === 0n) throw notFound(`service user ${name}`);
-      await db.deleteFrom("service_user_policy").where("service_user", "=", name).execute();
       await attach(name, wanted);
       const changed = await serviceUser(name);
       if (changed === undefined) throw notFound(`service user ${name}`);
@@ -282,7 +280,7 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
     },
     async findServiceUser(name, clientId) {
       const found = await holder(clientId);
-      return found?.name === name ? { name, policies: await policiesOf(name) } : undefined;
+      return found?.name === name ? { name, policies: await attachedTo(name) } : undefined;
     },
   };
 }

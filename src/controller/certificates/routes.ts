@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { anyOf, tgrn } from "../access/policies/permissions.ts";
+import { ORGANIZATION, tgrn } from "../access/policies/permissions.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals, Seconds } from "../http/shapes.ts";
@@ -60,15 +60,14 @@ export function certificateRoutes({ certificates, org }: CertificateRouteDeps): 
       operationId: "listCertificates",
       summary: "List certificates, without their contents",
       tag,
-      access: { to: "kind", permission: "certificates::read", kind: tgrn.certificate("") },
+      access: { to: "kind", permissions: ["certificates::read"], kind: tgrn.certificate("") },
       answers: {
         200: { description: "The certificates the caller may read, by name", schema: z.array(PublicCertificate) },
         ...refusals,
       },
       handle: async ({ caller }) => {
-        const listed = (await certificates.all()).filter(({ fqdn }) =>
-          caller.may(["certificates::read"], tgrn.certificate(fqdn)),
-        );
+        const may = await caller.among(["certificates::read"]);
+        const listed = (await certificates.all()).filter(({ fqdn }) => may(tgrn.certificate(fqdn)));
         return Response.json(listed.map(shown));
       },
     }),
@@ -78,7 +77,7 @@ export function certificateRoutes({ certificates, org }: CertificateRouteDeps): 
       operationId: "createCertificate",
       summary: "Upload a certificate, or replace the one with this name",
       tag,
-      access: { to: "resource", permissions: ["certificates::modify"], resource: () => anyOf(tgrn.certificate("")) },
+      access: { to: "resource", permissions: ["certificates::modify"], resource: () => ORGANIZATION },
       body: { schema: Body },
       answers: { ...one, ...refusals, ...badBody },
       handle: async ({ body, caller }) => Response.json(shown(await certificates.put(partsOf(body), caller.name))),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Fqdn, NodeName, Uid } from "../../protocol/values/values.ts";
-import { anyOf, tgrn } from "../access/policies/permissions.ts";
+import { ORGANIZATION, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
 import { route, type Route } from "../http/route.ts";
@@ -20,20 +20,22 @@ export async function clusterOf(clusters: Pick<ClusterService, "get">, fqdn: str
   return record;
 }
 
-function publicCluster(record: ClusterRecord): z.infer<typeof PublicCluster> {
+/** Returns a cluster with those of its members that `mayRead` reports, by resource name. */
+function publicCluster(record: ClusterRecord, mayRead: (resource: string) => boolean): z.infer<typeof PublicCluster> {
   const { fqdn, name, domain, createdAt, tags, config, members } = record;
   const own = { fqdn, name, domain, tgrn: tgrn.cluster(fqdn), created_at: createdAt, tags };
-  return { ...own, config: hideSecrets(config), members: [...members] };
+  return { ...own, config: hideSecrets(config), members: members.filter((uid) => mayRead(tgrn.node(uid))) };
 }
 
 /** Returns the response to a change: the whole cluster if the caller may read it, otherwise its name and the written part. */
-export function clusterChangeResponse(
+export async function clusterChangeResponse(
   record: ClusterRecord,
   caller: Caller,
   part: Readonly<Record<string, unknown>>,
-): Response {
-  const mayRead = caller.may(["nodes::read"], tgrn.cluster(record.fqdn));
-  return Response.json(mayRead ? publicCluster(record) : { fqdn: record.fqdn, ...part });
+): Promise<Response> {
+  const mayRead = await caller.among(["nodes::read"]);
+  const isShown = mayRead(tgrn.cluster(record.fqdn));
+  return Response.json(isShown ? publicCluster(record, mayRead) : { fqdn: record.fqdn, ...part });
 }
 
 /** Response of `clusterChangeResponse`. */
@@ -58,14 +60,15 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       operationId: "listClusters",
       summary: "List clusters",
       tag,
-      access: { to: "kind", permission: "nodes::read", kind: tgrn.cluster("") },
+      access: { to: "kind", permissions: ["nodes::read"], kind: tgrn.cluster("") },
       answers: {
         200: { description: "The clusters the caller may read", schema: z.array(PublicCluster) },
         ...refusals,
       },
       handle: async ({ caller }) => {
-        const listed = (await clusters.all()).filter(({ fqdn }) => caller.may(["nodes::read"], tgrn.cluster(fqdn)));
-        return Response.json(listed.map(publicCluster));
+        const mayRead = await caller.among(["nodes::read"]);
+        const listed = (await clusters.all()).filter(({ fqdn }) => mayRead(tgrn.cluster(fqdn)));
+        return Response.json(listed.map((record) => publicCluster(record, mayRead)));
       },
     }),
     route({
@@ -74,14 +77,15 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       operationId: "createCluster",
       summary: "Create a cluster without members",
       tag,
-      access: { to: "resource", permissions: ["nodes::cluster"], resource: () => anyOf(tgrn.cluster("")) },
+      access: { to: "resource", permissions: ["nodes::cluster"], resource: () => ORGANIZATION },
       body: { schema: z.strictObject({ name: NodeName }).meta({ examples: [{ name: "pair" }] }) },
       answers: {
         200: { description: "The cluster", schema: PublicCluster },
         ...refusals,
         ...badBody,
       },
-      handle: async ({ body, caller }) => Response.json(publicCluster(await clusters.create(body, caller.name))),
+      handle: async ({ body, caller }) =>
+        Response.json(publicCluster(await clusters.create(body, caller.name), () => false)),
     }),
     route({
       method: "GET",
@@ -92,8 +96,8 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
       params: ClusterParams,
       answers: { ...cluster, ...notFound },
-      handle: async ({ params: { clusterFQDN } }) =>
-        Response.json(publicCluster(await clusterOf(clusters, clusterFQDN))),
+      handle: async ({ params: { clusterFQDN }, caller }) =>
+        Response.json(publicCluster(await clusterOf(clusters, clusterFQDN), await caller.among(["nodes::read"]))),
     }),
     route({
       method: "DELETE",

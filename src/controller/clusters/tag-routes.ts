@@ -26,12 +26,12 @@ const TagsBody = z.strictObject({
 
 const onNode = {
   to: "resource",
-  permissions: ["nodes::manage"],
+  permissions: ["nodes::tag"],
   resource: ({ nodeID }: z.infer<typeof NodeOnly>) => tgrn.node(nodeID),
 } as const;
 const onCluster = {
   to: "resource",
-  permissions: ["nodes::manage"],
+  permissions: ["nodes::tag"],
   resource: ({ clusterFQDN }: z.infer<typeof ClusterOnly>) => tgrn.cluster(clusterFQDN),
 } as const;
 

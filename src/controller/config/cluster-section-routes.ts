@@ -68,7 +68,7 @@ function replace({ config: sections }: ClusterSectionRouteDeps, at: ClusterSecti
       const changed = await sections.setClusterSection(clusterFQDN, section, caller.name, ({ config }) =>
         withStoredSecrets(section, body, config[section]),
       );
-      const response = clusterChangeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
+      const response = await clusterChangeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
       const warning = unsupportedReason(section);
       if (warning !== undefined) response.headers.set(WARNING_HEADER, warning);
       return response;

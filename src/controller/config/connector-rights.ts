@@ -8,6 +8,11 @@ import type { NodeStore, StoredNode } from "../nodes/store.ts";
 
 const PERMISSION = "nodes::configure:connectors";
 
+/** Returns whether a caller may configure connectors on a node, by resource name; for other sections nothing is asked. */
+export async function destinationsOf(caller: Caller, section: SectionName): Promise<(resource: string) => boolean> {
+  return section === "connectors" ? caller.among([PERMISSION]) : () => false;
+}
+
 /**
  * Rejects connectors to a node on which the caller may not configure connectors. Destinations of the stored section are exempt. An unknown
  * name is rejected like a forbidden node: such a node may register later, and names must not be guessable.
@@ -15,7 +20,7 @@ const PERMISSION = "nodes::configure:connectors";
  */
 export async function requireDestinations(
   nodes: Pick<NodeStore, "called">,
-  caller: Caller,
+  mayConnect: (resource: string) => boolean,
   section: SectionName,
   node: StoredNode,
   body: JsonObject,
@@ -29,8 +34,7 @@ export async function requireDestinations(
   for (const name of names) {
     // An unknown name stands for any node that may get it later.
     const resources = (uids.get(name) ?? ["*"]).map(tgrn.node);
-    if (!resources.every((resource) => caller.may([PERMISSION], resource)))
-      throw forbidden([PERMISSION], tgrn.node(name));
+    if (!resources.every(mayConnect)) throw forbidden([PERMISSION], tgrn.node(name));
   }
 }
 

@@ -19,7 +19,7 @@ import type { JsonObject } from "../../protocol/values/values.ts";
 import { warnOf } from "./not-applied.ts";
 import { accessTo, NodeParams, warned } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
-import { requireDestinations } from "./connector-rights.ts";
+import { destinationsOf, requireDestinations } from "./connector-rights.ts";
 import { itemExamples, sectionForm } from "./section-forms.ts";
 import { checkTargets } from "./section-targets.ts";
 import { Violations } from "../http/problem.ts";
@@ -170,11 +170,12 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
       ...notFound,
     },
     handle: async ({ params: { nodeID }, caller }) => {
+      const mayConnect = await destinationsOf(caller, section);
       const changed = await deps.config.setSection(nodeID, section, caller.name, async (node, tx) => {
         const stored = node.config[section] ?? {};
         if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
         const body = upgradeToV2(section, stored, randomUUID);
-        await requireDestinations(tx.nodes, caller, section, node, body);
+        await requireDestinations(tx.nodes, mayConnect, section, node, body);
         return { body };
       });
       return warnOf(Response.json(changed.config[section]), section, changed);
@@ -215,6 +216,7 @@ async function putItem(
   caller: Caller,
   decide: (stored: JsonObject) => JsonObject,
 ): Promise<Response> {
+  const mayConnect = await destinationsOf(caller, section);
   const changed = await config.setSection(nodeID, section, caller.name, async (node, tx) => {
     const before = openSection(node, section);
     const item = decide(before);
@@ -227,7 +229,7 @@ async function putItem(
     const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
     if (issue !== undefined) throw new Violations([issue.message.slice(`${section}.items.${id}.`.length)]);
     const body = { ...before, version: 2, items: { ...others, [id]: item } };
-    await requireDestinations(tx.nodes, caller, section, node, body);
+    await requireDestinations(tx.nodes, mayConnect, section, node, body);
     return { body };
   });
   const item = itemOf(changed.config[section] ?? {}, id, noun);

@@ -18,7 +18,7 @@ import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
 import { changeAnswer, changeResponse } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
-import { requireDestinations } from "./connector-rights.ts";
+import { destinationsOf, requireDestinations } from "./connector-rights.ts";
 import { warnOf, WARNING_HEADER } from "./not-applied.ts";
 import { sectionForm } from "./section-forms.ts";
 import { checkPorts } from "./section-ports.ts";
@@ -100,17 +100,18 @@ function replace({ config }: SectionRouteDeps, { section, path, operation }: Sec
     },
     answers: { 200: { ...changeAnswer[200], headers: warned }, ...refusals, ...notFound, ...badBody },
     handle: async ({ params: { nodeID }, query, body, caller }) => {
+      const mayConnect = await destinationsOf(caller, section);
       const changed = await config.setSection(nodeID, section, caller.name, async (node, tx) => {
         const stored = node.config[section];
         refuseForAgents(section, node.type);
         if (isItemSection(section)) checkForm(section, stored ?? {}, body);
         checkTargets(section, body, node, ({ path }) => path);
         checkPorts(section, body, node);
-        await requireDestinations(tx.nodes, caller, section, node, body);
+        await requireDestinations(tx.nodes, mayConnect, section, node, body);
         const whole = withStoredSecrets(section, body, stored);
         return { body: section === "cluster" ? withStoredRole(whole, stored) : whole, confirm: confirmOf(query) };
       });
-      const response = changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
+      const response = await changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
       return warnOf(response, section, changed);
     },
   });
@@ -151,7 +152,7 @@ function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRe
 export function accessTo(section: SectionName) {
   return {
     to: "resource",
-    permissions: [`nodes::configure:${section}`],
+    permissions: [`nodes::configure:${section === "alert" ? "thresholds" : section}`],
     resource: ({ nodeID = "" }: { readonly nodeID?: string }) => tgrn.node(nodeID),
   } as const;
 }

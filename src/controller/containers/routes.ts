@@ -321,13 +321,13 @@ async function put(
   done: string,
   decide: (stored: ExecBody) => JsonObject,
 ): Promise<JsonObject> {
-  const { config } = await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
+  const { config } = await deps.config.setSection(nodeID, "exec", caller.name, async (node) => {
     const stored = openExec(node);
     const container = decide(stored);
     const lines = judgeContainer(stored, container);
     if (lines.length > 0) throw new Violations(lines);
     const body = withContainer(stored, container);
-    requireImages(deps, caller, stored, body);
+    await requireImages(deps, caller, stored, body);
     return { body, summary: `container ${String(container["name"])} ${done}${auditNote(container)}` };
   });
   return shown(nodeID, found(config.exec ?? {}, id));
@@ -337,15 +337,15 @@ async function put(
  * Requires read access to the repositories of new images, since a container gives its configurer access to its image.
  * @throws {InputError} `forbidden`
  */
-function requireImages(
+async function requireImages(
   { registryHost, domain }: ExecRouteDeps,
   caller: Caller,
   before: ExecBody,
   after: ExecBody,
-): void {
+): Promise<void> {
   if (registryHost === undefined) return;
   const known = new Set(ownRepositoriesOf(before, registryHost, domain));
   for (const repository of ownRepositoriesOf(after, registryHost, domain)) {
-    if (!known.has(repository)) caller.require(["repositories::read"], tgrn.repository(repository));
+    if (!known.has(repository)) await caller.require(["repositories::read"], tgrn.repository(repository));
   }
 }

@@ -20,7 +20,7 @@ const onNode = {
   permissions: ["alerts::read"],
   resource: ({ nodeID }: { readonly nodeID: string }) => tgrn.node(nodeID),
 } as const;
-const onNodes = { to: "kind", permission: "alerts::read", kind: tgrn.node("") } as const;
+const onNodes = { to: "kind", permissions: ["alerts::read"], kind: tgrn.node("") } as const;
 
 // RFC 9745: deprecated since the start of 2026; RFC 8288 links the replacement.
 const DEPRECATION = { deprecation: "@1767225600", link: '</v2/event>; rel="successor-version"' };
@@ -63,7 +63,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       query: PageQuery,
       answers: { ...legacy },
       handle: async ({ query, caller }) => {
-        const nodeIds = await readableNodes(nodes, caller, "alerts::read", undefined);
+        const nodeIds = await readableNodes(nodes, caller, ["alerts::read"], undefined);
         const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
         const { items } = await events.find(filter);
         return Response.json(items.map(legacyAlert), { headers: DEPRECATION });
@@ -78,8 +78,10 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       access: onNodes,
       query: NoQuery,
       answers: { ...open },
-      handle: async ({ caller }) =>
-        Response.json((await alerts.find()).filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
+      handle: async ({ caller }) => {
+        const may = await caller.among(["alerts::read"]);
+        return Response.json((await alerts.find()).filter(({ nodeId }) => may(tgrn.node(nodeId))));
+      },
     }),
     route({
       method: "GET",
@@ -110,7 +112,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       answers: { 200: { description: "Dismissed", schema: Empty }, ...refusals, ...notFound },
       handle: async ({ params: { nodeID, alertType }, caller }) => {
         // Dismissing it releases a held identity.
-        if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
+        if (alertType === "Identity Shared") await caller.require(["nodes::manage"], tgrn.node(nodeID));
         if (!(await alerts.dismiss(nodeID, alertType, caller.name))) {
           throw new InputError("not-found", `node ${nodeID} has no open alert '${alertType}'`);
         }

@@ -42,11 +42,11 @@ export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Ro
       operationId: "listAudits",
       summary: "List the audit trail of nodes within a time window",
       tag,
-      access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
+      access: { to: "kind", permissions: ["events::read"], kind: tgrn.node("") },
       query: RangeQuery,
       answers: audits,
       handle: async ({ query, caller }) => {
-        const nodeIds = await readableNodes(nodes, caller, "events::read", undefined);
+        const nodeIds = await readableNodes(nodes, caller, ["events::read"], undefined);
         return answer(await events.audits({ ...rangeOf(query), ...defined({ nodeIds }) }));
       },
     }),

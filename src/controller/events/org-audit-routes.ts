@@ -82,7 +82,7 @@ interface Found<T> {
 /** Routes of the audits of changes, authentications and nodes: the latest in pages, and all as CSV. */
 export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteDeps): readonly Route[] {
   const onOrg = { to: "resource", resource: () => tgrn.organization(org) } as const;
-  const onNodes = { to: "kind", permission: "audits::read:node", kind: tgrn.node("") } as const;
+  const onNodes = { to: "kind", permissions: ["audits::read:node"], kind: tgrn.node("") } as const;
   const changes = async (query: z.infer<ReturnType<typeof z.object<typeof ConfigFilter>>>, page: OrgAuditPage) => {
     const { itemID: itemId, itemType, auditEvent: auditType, user: userName, details } = query;
     const filter = { ...rangeOf(query), ...defined({ itemId, itemType, auditType, userName, details }) };
@@ -153,7 +153,7 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
       query: z.object({ ...NodeFilter, ...Page }),
       answers: pageOf(PublicAudit),
       handle: async ({ query, caller }) => {
-        const nodeIds = await readableNodes(nodes, caller, onNodes.permission, await namedNode(nodes, query.FQDN));
+        const nodeIds = await readableNodes(nodes, caller, onNodes.permissions, await namedNode(nodes, query.FQDN));
         return pageResponse(await ofNodes(events, { ...rangeOf(query), ...defined({ nodeIds }) }, pageAt(query), org));
       },
     }),
@@ -167,7 +167,7 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
       query: z.object(NodeFilter),
       answers: csvAnswer,
       handle: async ({ query, caller }) => {
-        const nodeIds = await readableNodes(nodes, caller, onNodes.permission, await namedNode(nodes, query.FQDN));
+        const nodeIds = await readableNodes(nodes, caller, onNodes.permissions, await namedNode(nodes, query.FQDN));
         const found = await ofNodes(events, { ...rangeOf(query), ...defined({ nodeIds }) }, WHOLE, org);
         return csvResponse("node", PublicAudit, found);
       },

@@ -71,11 +71,11 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
       operationId: "listEvents",
       summary: "List events within a time window",
       tag,
-      access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
+      access: { to: "kind", permissions: ["events::read"], kind: tgrn.node("") },
       query: OrganizationQuery,
       answers: { ...page },
       handle: async ({ query, caller }) => {
-        const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);
+        const nodeIds = await readableNodes(nodes, caller, ["events::read"], query.nodeIDs);
         return eventPage(await events.find({ ...filterOf(query), ...defined({ nodeIds }) }));
       },
     }),
@@ -103,13 +103,12 @@ export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[]
 export async function readableNodes(
   nodes: Pick<NodeLookup, "uids">,
   caller: Caller,
-  permission: string,
+  permissions: readonly string[],
   asked: readonly string[] | undefined,
 ): Promise<readonly string[] | undefined> {
-  const reach = caller.reach(permission, tgrn.node(""));
-  if (reach === "all") return asked;
-  const candidates = asked ?? (await nodes.uids());
-  return candidates.filter((uid) => caller.may([permission], tgrn.node(uid)));
+  if (caller.reach(permissions, tgrn.node("")) === "all") return asked;
+  const may = await caller.among(permissions);
+  return (asked ?? (await nodes.uids())).filter((uid) => may(tgrn.node(uid)));
 }
 
 function filterOf(query: z.infer<typeof NodeQuery>): EventFilter {

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
 import type { Source } from "./sources.ts";
-import { authenticate, challengeFor, type Credentials } from "./caller.ts";
+import { authenticate, challengeFor, type Credentials, type ResourceTags } from "./caller.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
 import type { RawCall, Route } from "./route.ts";
 import type { Upgrade } from "./upgrade.ts";
@@ -20,6 +20,7 @@ export interface ApiDeps {
   readonly routes: readonly Route[];
   readonly access: Credentials;
   readonly tokens: Pick<TokenIssuer, "verify">;
+  readonly resourceTags: ResourceTags;
   /** Called after each successful authentication. */
   readonly onAuthenticated?: (user: string, source: Source) => void;
   /** Counts a failed authentication; returns the seconds to wait if an address has too many. */
@@ -88,7 +89,7 @@ async function respond(
   let response: Response;
   try {
     response = await work(async () => {
-      const identified = await authenticate(request, deps.access, deps.tokens);
+      const identified = await authenticate(request, deps.access, deps.tokens, deps.resourceTags);
       caller = identified.name;
       deps.onAuthenticated?.(caller, sourceOf(context.env));
       return identified;

@@ -24,8 +24,9 @@ export interface AnswerSpec {
 }
 
 /**
- * Access rule: open to all; open to every caller with a valid credential; one of the permissions, most specific first, on the named resource; or the permission on any resource of the
- * kind, in which case the handler omits what the caller may not read. `{event}` in a permission is the path parameter.
+ * Access rule: open to all; open to every caller with a valid credential; one of the permissions, most specific first, on the named
+ * resource; or one of them on any resource of the kind, in which case the handler omits what the caller may not read. `{event}` in a
+ * permission is the path parameter.
  */
 export type Access<P> =
   | { readonly to: "all" }
@@ -39,7 +40,7 @@ export type Access<P> =
     }
   | {
       readonly to: "kind";
-      readonly permission: string;
+      readonly permissions: readonly string[];
       readonly kind: string;
       /** A second kind, of which any resource is sufficient as well. */
       readonly otherKind?: string;
@@ -188,7 +189,7 @@ function accessText<P>(access: Access<P>): string {
 
 function permissionsOf<P>(access: Access<P>): readonly string[] {
   if (access.to === "all" || access.to === "caller") return [];
-  return access.to === "kind" ? [access.permission] : access.permissions;
+  return access.permissions;
 }
 
 async function checkAccess<P extends Record<string, unknown>>(
@@ -198,11 +199,11 @@ async function checkAccess<P extends Record<string, unknown>>(
 ): Promise<void> {
   if (access.to === "resource") {
     const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
-    caller.require((await access.instead?.(params)) ?? permissions, await access.resource(params));
+    await caller.require((await access.instead?.(params)) ?? permissions, await access.resource(params));
   } else if (access.to === "kind") {
-    const { permission, kind, otherKind = kind } = access;
-    const isReached = [kind, otherKind].some((one) => caller.reach(permission, one) !== "none");
-    if (!isReached) throw forbidden([permission], anyOf(kind));
+    const { permissions, kind, otherKind = kind } = access;
+    const isReached = [kind, otherKind].some((one) => caller.reach(permissions, one) !== "none");
+    if (!isReached) throw forbidden(permissions, anyOf(kind));
   }
 }
 

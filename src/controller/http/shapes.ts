@@ -86,7 +86,7 @@ export const PublicCluster = z
     tgrn: Text,
     created_at: Seconds,
     tags: Tags,
-    members: z.array(Uid).meta({ description: "Node identifiers" }),
+    members: z.array(Uid).meta({ description: "Identifiers of the members that the caller may read" }),
     config: Config,
   })
   .meta({ id: "Cluster", examples: [CLUSTER] });

@@ -3,8 +3,9 @@ import { z } from "zod";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { ImageInfo, StorePath } from "../../protocol/triggers/data-store.ts";
 import { Text4096 } from "../../protocol/values/values.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { withoutBlanks } from "../http/body.ts";
-import { askStore, checkHasStore, mayUseStore, type StoreCall } from "../data-store/calls.ts";
+import { askStore, checkHasStore, type StoreCall } from "../data-store/calls.ts";
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
@@ -23,6 +24,10 @@ const base = "/v2/node/{nodeID}/kvm/image";
 const MAX_CONCURRENT = 2;
 const DETAILS_MS = 15_000;
 
+const onNode = ({ nodeID = "" }: { readonly nodeID?: string }): string => tgrn.node(nodeID);
+/** Access to the virtual machine images and volumes of a node: read and change. */
+export const mayRead = { to: "resource", permissions: ["node-kvm::read"], resource: onNode } as const;
+export const mayModify = { to: "resource", permissions: ["node-kvm::modify"], resource: onNode } as const;
 const ImageId = z.uuid().toLowerCase();
 const ImageParams = NodeParams.extend({ id: z.string().max(64).toLowerCase() });
 const line = (most: number) => z.string().min(1).max(most);
@@ -75,7 +80,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       operationId: "listNodeImages",
       summary: "List the image records of a node; while it is online, with details of their files",
       tag,
-      access: mayUseStore,
+      access: mayRead,
       params: NodeParams,
       answers: { 200: { description: "The records", schema: z.array(PublicImage) }, ...answers },
       handle: async (call) => {
@@ -89,7 +94,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       operationId: "createNodeImage",
       summary: "Add a record of an image whose file is in the data store of a node",
       tag,
-      access: mayUseStore,
+      access: mayModify,
       params: NodeParams,
       body,
       answers: {
@@ -113,7 +118,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       operationId: "getNodeImage",
       summary: "Get the record of an image",
       tag,
-      access: mayUseStore,
+      access: mayRead,
       params: ImageParams,
       answers: { 200: { description: "The record", schema: PublicImage }, ...answers },
       handle: async (call) => {
@@ -129,7 +134,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       operationId: "updateNodeImage",
       summary: "Replace the record of an image; its file stays",
       tag,
-      access: mayUseStore,
+      access: mayModify,
       params: ImageParams,
       body,
       answers: { 200: { description: "The record", schema: PublicImage }, ...answers, ...badBody },
@@ -150,7 +155,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       operationId: "deleteNodeImage",
       summary: "Remove the record of an image",
       tag,
-      access: mayUseStore,
+      access: mayModify,
       params: ImageParams,
       query: z.object({
         deleteFile: Flag.meta({ description: "Remove the file first; if that fails, the record stays" }),

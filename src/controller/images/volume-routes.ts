@@ -1,9 +1,10 @@
 import { z } from "zod";
-import { checkHasStore, mayUseStore } from "../data-store/calls.ts";
+import { checkHasStore } from "../data-store/calls.ts";
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals } from "../http/shapes.ts";
+import { mayModify, mayRead } from "./routes.ts";
 import type { NodeService } from "../nodes/service.ts";
 import { MachineVolume } from "./records.ts";
 import type { MachineVolumes } from "./volumes.ts";
@@ -29,7 +30,7 @@ export function machineVolumeRoutes({ nodes, machineVolumes: volumes }: MachineV
       operationId: "listMachineVolumes",
       summary: "List the records of virtual machines' volumes of a node",
       tag,
-      access: mayUseStore,
+      access: mayRead,
       params: NodeParams,
       answers: { 200: { description: "The records", schema: z.array(MachineVolume) }, ...answers },
       handle: async ({ params: { nodeID } }) => {
@@ -43,7 +44,7 @@ export function machineVolumeRoutes({ nodes, machineVolumes: volumes }: MachineV
       operationId: "createMachineVolume",
       summary: "Add the record of a virtual machine's volume",
       tag,
-      access: mayUseStore,
+      access: mayModify,
       params: NodeParams,
       body: { schema: MachineVolume },
       answers: { ...one, ...badBody },
@@ -59,7 +60,7 @@ export function machineVolumeRoutes({ nodes, machineVolumes: volumes }: MachineV
       operationId: "getMachineVolume",
       summary: "Get the record of a virtual machine's volume",
       tag,
-      access: mayUseStore,
+      access: mayRead,
       params: VolumeParams,
       answers: one,
       handle: async ({ params: { nodeID, name } }) => {
@@ -73,7 +74,7 @@ export function machineVolumeRoutes({ nodes, machineVolumes: volumes }: MachineV
       operationId: "updateMachineVolume",
       summary: "Replace the record of a virtual machine's volume",
       tag,
-      access: mayUseStore,
+      access: mayModify,
       params: VolumeParams,
       body: { schema: VolumeWrite },
       answers: { ...one, ...badBody },
@@ -92,7 +93,7 @@ export function machineVolumeRoutes({ nodes, machineVolumes: volumes }: MachineV
       operationId: "deleteMachineVolume",
       summary: "Remove the record of a virtual machine's volume",
       tag,
-      access: mayUseStore,
+      access: mayModify,
       params: VolumeParams,
       answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: async ({ params: { nodeID, name }, caller }) => {

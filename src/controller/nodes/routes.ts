@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
 import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
-import { anyOf, tgrn } from "../access/policies/permissions.ts";
+import { ORGANIZATION, tgrn } from "../access/policies/permissions.ts";
 import { ClientKey, KeyName, shownKeys } from "./client-keys.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { parseProjection, projectNode } from "./projection.ts";
@@ -58,8 +58,12 @@ export async function nodeOf(nodes: Pick<NodeService, "get">, uid: string): Prom
 const nodeResponse = (record: NodeRecord, view: View): Response => Response.json(publicNode(record, view));
 
 /** Returns the response to a change: the whole node if the caller may read it, otherwise its UID and the written part. */
-export function changeResponse(record: NodeRecord, caller: Caller, part: Readonly<Record<string, unknown>>): Response {
-  if (caller.may(["nodes::read"], tgrn.node(record.uid))) return nodeResponse(record, "full");
+export async function changeResponse(
+  record: NodeRecord,
+  caller: Caller,
+  part: Readonly<Record<string, unknown>>,
+): Promise<Response> {
+  if (await caller.may(["nodes::read"], tgrn.node(record.uid))) return nodeResponse(record, "full");
   return Response.json({ uid: record.uid, ...part });
 }
 
@@ -78,7 +82,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       operationId: "listNodes",
       summary: "List appliances and agents",
       tag,
-      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
+      access: { to: "kind", permissions: ["nodes::read"], kind: tgrn.node("") },
       query: z.object({
         cluster: Fqdn.optional(),
         tags: TagFilter,
@@ -96,10 +100,11 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       },
       handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search, query.cluster !== undefined);
+        const may = await caller.among(["nodes::read"]);
         const listed = (await nodes.all())
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
           .filter((record) => hasTags(record.tags, query.tags))
-          .filter((record) => caller.may(["nodes::read"], tgrn.node(record.uid)));
+          .filter((record) => may(tgrn.node(record.uid)));
         const show = (record: ListedNode) =>
           projection === undefined ? publicNode(record, "list") : projectNode(publicNode(record, "full"), projection);
         return Response.json(listed.map(show));
@@ -111,7 +116,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       operationId: "issueLicense",
       summary: "Generate a license that registers one new node",
       tag,
-      access: { to: "resource", permissions: ["nodes::manage"], resource: () => anyOf(tgrn.node("")) },
+      access: { to: "resource", permissions: ["nodes::manage"], resource: () => ORGANIZATION },
       query: z.object({
         name: NodeName.meta({ examples: ["edge-2"] }),
         type: NodeType.default("Node"),
@@ -134,15 +139,15 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       operationId: "getNodeByFqdn",
       summary: "Get a node by its FQDN",
       tag,
-      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
+      access: { to: "kind", permissions: ["nodes::read"], kind: tgrn.node("") },
       params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
       handle: async ({ params: { fqdn }, caller }) => {
         const record = await nodes.byFqdn(fqdn);
-        if (record !== undefined && caller.may(["nodes::read"], tgrn.node(record.uid)))
+        if (record !== undefined && (await caller.may(["nodes::read"], tgrn.node(record.uid))))
           return nodeResponse(record, "full");
         // An unknown name is refused like a node out of reach, in the same words, so that names cannot be guessed.
-        caller.require(["nodes::read"], tgrn.node(fqdn));
+        await caller.require(["nodes::read"], tgrn.node(fqdn));
         throw new InputError("not-found", `there is no node ${fqdn}`);
       },
     }),
@@ -179,7 +184,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         const before = (await nodeOf(nodes, nodeID)).cluster;
         // Checked before the lookup, so that names cannot be guessed.
         if (typeof cluster === "string" && cluster !== before) {
-          caller.require(["nodes::cluster"], tgrn.cluster(cluster));
+          await caller.require(["nodes::cluster"], tgrn.cluster(cluster));
           if ((await clusters.get(cluster)) === undefined)
             throw new Violations([`cluster: there is no cluster ${cluster}`]);
         }

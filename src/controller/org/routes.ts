@@ -57,7 +57,7 @@ const notApplied = (section: string) => ({
 /** Tags are of nodes and clusters; only those that the caller may read count. */
 const tagAccess = {
   to: "kind",
-  permission: "nodes::read",
+  permissions: ["nodes::read"],
   kind: tgrn.node(""),
   otherKind: tgrn.cluster(""),
 } as const;
@@ -244,8 +244,9 @@ async function tagsFor({ nodes, clusters }: OrgRouteDeps, caller: Caller): Promi
     ...(await nodes.tags()).map(({ uid, tags, createdAt }) => ({ resource: tgrn.node(uid), tags, createdAt })),
     ...(await clusters.all()).map(({ fqdn, tags, createdAt }) => ({ resource: tgrn.cluster(fqdn), tags, createdAt })),
   ];
+  const may = await caller.among(["nodes::read"]);
   const found = new Map<string, Use>();
-  for (const { tags, createdAt } of tagged.filter(({ resource }) => caller.may(["nodes::read"], resource))) {
+  for (const { tags, createdAt } of tagged.filter(({ resource }) => may(resource))) {
     for (const [name, value] of Object.entries(tags)) {
       const { values, since } = found.get(name) ?? { values: new Set(), since: createdAt };
       found.set(name, { values: values.add(value), since: Math.min(since, createdAt) });

@@ -44,7 +44,7 @@ export function repositoryRoutes({ registry }: RepositoryRouteDeps): readonly Ro
       operationId: "listRepositories",
       summary: "List the image repositories that have tags",
       tag,
-      access: { to: "kind", permission: "repositories::read", kind: tgrn.repository("") },
+      access: { to: "kind", permissions: ["repositories::read"], kind: tgrn.repository("") },
       answers: {
         ...answers,
         200: {
@@ -54,7 +54,8 @@ export function repositoryRoutes({ registry }: RepositoryRouteDeps): readonly Ro
       },
       handle: async ({ caller }) => {
         const names = await need(registry).repositories();
-        const shown = names.filter((name) => caller.may(["repositories::read"], tgrn.repository(name)));
+        const may = await caller.among(["repositories::read"]);
+        const shown = names.filter((name) => may(tgrn.repository(name)));
         return Response.json(shown.map((name) => ({ name })));
       },
     }),

@@ -4,7 +4,7 @@ import { RepositoryName } from "../../protocol/documents/registry.ts";
 import { Text256 } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "./registry-tokens.ts";
-import { identify, type Caller } from "../http/caller.ts";
+import { identify, NO_TAGS, type Caller } from "../http/caller.ts";
 import { route, type Route } from "../http/route.ts";
 import { Problem, refusals } from "../http/shapes.ts";
 import type { AccessStore } from "../access/store.ts";
@@ -28,7 +28,7 @@ const Token = z
 /** Authenticated client and its permissions on repositories. */
 interface Bearer {
   readonly name: string;
-  readonly may: (repository: string, action: string) => boolean;
+  readonly may: (repository: string, action: string) => Promise<boolean>;
 }
 
 export interface RegistryTokenRouteDeps {
@@ -74,10 +74,12 @@ export function registryTokenRoutes(deps: RegistryTokenRouteDeps): readonly Rout
         const tokens = deps.registryTokens;
         if (tokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
         const bearer = await bearerOf(deps, request);
-        const access = wanted(scope ?? []).flatMap(({ name, actions }): readonly RegistryAccess[] => {
-          const allowed = actions.filter((action) => bearer.may(name, action));
-          return allowed.length === 0 ? [] : [{ type: "repository", name, actions: allowed }];
-        });
+        const access: RegistryAccess[] = [];
+        for (const { name, actions } of wanted(scope ?? [])) {
+          const allowed: string[] = [];
+          for (const action of actions) if (await bearer.may(name, action)) allowed.push(action);
+          if (allowed.length > 0) access.push({ type: "repository", name, actions: allowed });
+        }
         const { token, expiresIn } = await tokens.issue(bearer.name, access);
         const issuedAt = new Date(deps.clock.now()).toISOString();
         return Response.json({ token, access_token: token, expires_in: expiresIn, issued_at: issuedAt });
@@ -107,14 +109,14 @@ async function bearerOf(
   if (node !== undefined) {
     // A deleted node must not pull.
     if ((await nodes.get(node.uid)) === undefined) throw unauthorized();
-    return { name: node.uid, may: (repository, action) => action === "pull" && repository === node.repository };
+    return { name: node.uid, may: async (repository, action) => action === "pull" && repository === node.repository };
   }
   const caller = await callerOf(password, { access, tokens });
   return {
     name: caller.name,
-    may: (repository, action) => {
+    may: async (repository, action) => {
       const permission = PERMISSIONS.get(action);
-      return permission !== undefined && caller.may([permission], tgrn.repository(repository));
+      return permission !== undefined && (await caller.may([permission], tgrn.repository(repository)));
     },
   };
 }
@@ -125,10 +127,10 @@ async function callerOf(
   { access, tokens }: Pick<RegistryTokenRouteDeps, "access" | "tokens">,
 ): Promise<Caller> {
   try {
-    return await identify(password, access, tokens);
+    return await identify(password, access, tokens, NO_TAGS);
   } catch (error) {
     if (!(error instanceof InputError && error.code === "unauthorized")) throw error;
-    return identify(`Bearer ${password}`, access, tokens);
+    return identify(`Bearer ${password}`, access, tokens, NO_TAGS);
   }
 }
 

@@ -74,11 +74,11 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
       summary:
         "Search flow records within a time window; the last two hours by default, at most 10,000 records on all pages",
       tag: "Events",
-      access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
+      access: { to: "kind", permissions: ["events::read"], kind: tgrn.node("") },
       query: Query,
       answers: page,
       handle: async ({ query, caller }) => {
-        const nodeIds = await readableNodes(nodes, caller, "events::read", query.nodeIDs);
+        const nodeIds = await readableNodes(nodes, caller, ["events::read"], query.nodeIDs);
         const filter = filterOf(query, clock.now() / 1000);
         const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });
         return Response.json(items, { headers: { "x-total-count": String(total) } });
@@ -103,7 +103,7 @@ const page = {
 
 /** Route of the same search under a path and the parameters of the audits. */
 function auditRoute({ nodes, flows, clock }: FlowRouteDeps, path: string, operationId: string): Route {
-  const access = { to: "kind", permission: "audits::read:flows", kind: tgrn.node("") } as const;
+  const access = { to: "kind", permissions: ["audits::read:flows"], kind: tgrn.node("") } as const;
   return route({
     method: "GET",
     path,
@@ -117,7 +117,7 @@ function auditRoute({ nodes, flows, clock }: FlowRouteDeps, path: string, operat
     handle: async ({ query, caller }) => {
       const { protocol, srcIp: source, dstIp: dest, srcPort: sourcePort, dstPort: destPort, node, ...same } = query;
       const asked = node === undefined ? undefined : [node];
-      const nodeIds = await readableNodes(nodes, caller, access.permission, asked);
+      const nodeIds = await readableNodes(nodes, caller, access.permissions, asked);
       const protocols = protocol === undefined ? undefined : [protocol];
       const filter = filterOf({ ...same, protocols, source, dest, sourcePort, destPort }, clock.now() / 1000);
       const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });

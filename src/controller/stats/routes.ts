@@ -3,7 +3,7 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { RELATIVE_TIME, usageRange } from "./usage.ts";
 import { readableNodes } from "../events/routes.ts";
 import { Uid } from "../../protocol/values/values.ts";
-import type { Caller } from "../http/caller.ts";
+import { forbidden, type Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { hasTags, listOf, numberIn, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
@@ -12,6 +12,7 @@ import type { NodeService } from "../nodes/service.ts";
 import type { FlowSearch } from "./records.ts";
 import type { Clock } from "../../host/clock.ts";
 
+const READ: readonly string[] = ["nodes::read"];
 const MAX_UNIX_SECONDS = 253_402_300_799;
 const MINUTES_OF_A_YEAR = 527_040;
 const Relative = z.string().max(32).regex(RELATIVE_TIME, "must be like 'now' or '-7 days'").optional();
@@ -32,7 +33,7 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
       operationId: "getRealtimeUsage",
       summary: "Get traffic over a time range, in buckets; the last 24 hours by default",
       tag: "Statistics",
-      access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
+      access: { to: "kind", permissions: READ, kind: tgrn.node("") },
       query: z.object({
         start: Absolute,
         end: Absolute,
@@ -51,7 +52,7 @@ export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly R
       handle: async ({ query, caller }) => {
         const range = usageRange(query, Math.floor(clock.now() / 1000));
         const asked = await askedNodes(nodes, caller, query);
-        const readable = await readableNodes(nodes, caller, "nodes::read", asked);
+        const readable = await readableNodes(nodes, caller, READ, asked);
         return Response.json(await flows.usage(range, readable));
       },
     }),
@@ -71,7 +72,9 @@ async function askedNodes(
   }: { readonly nodeIDs?: readonly string[] | undefined; readonly filters?: readonly string[] | undefined },
 ): Promise<readonly string[] | undefined> {
   if (nodeIDs === undefined && filters === undefined) return undefined;
-  for (const uid of nodeIDs ?? []) caller.require(["nodes::read"], tgrn.node(uid));
+  const mayRead = await caller.among(READ);
+  const refused = nodeIDs?.find((uid) => !mayRead(tgrn.node(uid)));
+  if (refused !== undefined) throw forbidden(READ, tgrn.node(refused));
   const all = await nodes.uids();
   const known = new Set(all);
   const lines = (nodeIDs ?? []).flatMap((uid, at) =>

@@ -23,6 +23,50 @@ export interface SchemaStep {
   readonly isBreaking?: true;
 }
 
+type AttachmentTables = {
+  readonly service_user_policy: {
+    readonly service_user: string;
+    readonly position: number;
+    readonly policy: string;
+  };
+  readonly attached_policy: { readonly service_user: string; readonly position: number; readonly policy: string };
+};
+
+/**
+ * Keeps the names of a service user's policies in their order, whether or not a policy has the name: of one that was deleted, or that is
+ * built in.
+ */
+const attachedPolicies: SchemaStep = {
+  isBreaking: true,
+  statements(executor, { types, tableEnd }) {
+    const db = executor.$extendTables<AttachmentTables>();
+    return [
+      db.schema
+        .createTable("attached_policy")
+        .addColumn("service_user", types.text, (column) =>
+          column.notNull().references("service_user.name").onDelete("cascade"),
+        )
+        .addColumn("position", types.integer, (column) => column.notNull())
+        .addColumn("policy", types.text, (column) => column.notNull())
+        .addPrimaryKeyConstraint("attached_policy_pkey", ["service_user", "position"])
+        .modifyEnd(tableEnd.keyed),
+      db
+        .insertInto("attached_policy")
+        .columns(["service_user", "position", "policy"])
+        .expression(
+          db
+            .selectFrom("service_user_policy")
+            .select([
+              "service_user",
+              sql<number>`row_number() over (partition by service_user order by position, policy)`.as("position"),
+              "policy",
+            ]),
+        ),
+      db.schema.dropTable("service_user_policy"),
+    ];
+  },
+};
+
 /** Steps after the baseline, one per schema version. */
 export const schemaSteps: readonly SchemaStep[] = [
   {
@@ -98,6 +142,7 @@ export const schemaSteps: readonly SchemaStep[] = [
       db.schema.createIndex("org_audits_by_time").on("org_audits").columns(["kind", "timestamp"]),
     ],
   },
+  attachedPolicies,
 ];
 
 /** Schema version of the baseline: the one that SQLite files reach by scripts of their own. */

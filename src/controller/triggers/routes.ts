@@ -162,7 +162,7 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
         if (!EventName.safeParse(event).success)
           throw new Violations(["event: is no name of an event: use letters, digits, '.', '_' and '-'"]);
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
-          caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
+          await caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
         const node = await nodeOf(deps.nodes, nodeID);
         if (!node.isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;

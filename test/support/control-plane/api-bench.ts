@@ -130,8 +130,13 @@ export class ApiBench {
   ): Promise<string> {
     const statements: Policy["statements"] = [{ effect: "allow", actions: [...actions] }];
     if (deny.length > 0) statements.push({ effect: "deny", actions: [...deny] });
+    return this.keyHolding([{ name: "test", statements, resources: [...resources] }]);
+  }
+
+  /** Creates an API key with these policies. */
+  async keyHolding(policies: readonly Policy[]): Promise<string> {
     const key = randomUUID();
-    await this.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: [...resources] }]);
+    await this.access.putApiKey(key, sha256Hex(key), policies);
     return key;
   }
 

@@ -8,7 +8,7 @@ import { thumbprint } from "../../../protocol/values/keys.ts";
 import type { NodeType } from "../../../protocol/values/values.ts";
 import type { EventLog, EventParts } from "../../events/service.ts";
 import type { Transact } from "../../store/transact.ts";
-import { anyOf, tgrn } from "../policies/permissions.ts";
+import { ORGANIZATION } from "../policies/permissions.ts";
 import { sha256Hex, type AccessStore } from "../store.ts";
 import type { StoredAgentToken } from "./store.ts";
 import type { AgentTokenStore } from "./store.ts";
@@ -43,7 +43,7 @@ const MAX_TOKENS = 1000;
 const LICENSE_SECONDS = 15 * 60;
 
 /** Permission that a user needs to create a token, and at each use of it. */
-export const TOKEN_PERMISSION = { permissions: ["nodes::manage"], resource: anyOf(tgrn.node("")) } as const;
+export const TOKEN_PERMISSION = { permissions: ["nodes::manage"], resource: ORGANIZATION } as const;
 
 /** Tokens that give agents on users' devices a license. A token has the current permissions of its creator. */
 export class AgentTokens<Parts extends AgentTokenParts = AgentTokenParts> {
@@ -151,7 +151,7 @@ async function valid(
   const isRight = timingSafeEqual(Buffer.from(sha256Hex(secret), "hex"), expected);
   if (token === undefined || !isRight) throw unknown();
   const policies = (await access.grantOf(token.createdBy))?.policies ?? [];
-  if (!isAllowed(policies, TOKEN_PERMISSION.permissions, TOKEN_PERMISSION.resource)) throw unknown();
+  if (!isAllowed(policies, TOKEN_PERMISSION.permissions, { name: TOKEN_PERMISSION.resource })) throw unknown();
   return token;
 }
 

@@ -1,84 +1,117 @@
 import { CAPTURE_PERMISSION } from "../../../protocol/triggers/capture.ts";
+import { triggerSchemas } from "../../../protocol/triggers/schemas.ts";
 import { EventName } from "../../../protocol/values/values.ts";
 
-/** All permissions of the API, spelled `area::verb` or `area::verb:object`; `nodes::service:` also takes any event name. */
-export const knownPermissions: ReadonlySet<string> = new Set([
-  "nodes::read",
-  "nodes::manage",
-  "nodes::delete",
-  "nodes::cluster",
-  "nodes::remote-execute",
-  "nodes::remote-activation",
-  "nodes::configure:alert",
-  "nodes::configure:apigw",
-  "nodes::configure:bgp",
-  "nodes::configure:cluster",
-  "nodes::configure:connectors",
-  "nodes::configure:gateway",
-  "nodes::configure:network",
-  "nodes::configure:services",
-  "nodes::configure:snmp",
-  "nodes::configure:vpn",
-  "nodes::service:datastore-manager",
-  CAPTURE_PERMISSION,
-  "node-exec::read",
-  "node-exec::modify",
-  "node-exec::compute",
-  "domains::read",
-  "domains::configure:thresholds",
-  "domains::configure:gateway",
-  "domains::modify",
-  "alerts::read",
-  "events::read",
-  "audits::read:flows",
-  "audits::read:node",
-  "audits::read:user",
-  "audits::read:config",
-  "alarms::read",
-  "alarms::modify",
-  "users::read",
-  "users::modify",
-  "groups::read",
-  "groups::modify",
-  "permissions::read",
-  "permissions::modify",
-  "identity-providers::read",
-  "identity-providers::modify",
-  "certificates::read",
-  "certificates::modify",
-  "repositories::read",
-  "repositories::modify",
-]);
-
-const OPEN_PREFIX = "nodes::service:";
-const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([A-Za-z0-9][A-Za-z0-9_.-]*\*?|\*))?$/;
-const AREA_WILDCARD = /^([a-z][a-z-]*)::\*$/;
-
-/**
- * Normalizes the spelling of an action: `node::configure::x`, `node::configure:x` and `nodes::configure::x` become `nodes::configure:x`.
- * Idempotent; returns unknown forms unchanged.
- */
-export function normaliseAction(action: string): string {
-  const wildcard = AREA_WILDCARD.exec(action);
-  if (wildcard !== null) return `${areaOf(wildcard[1] ?? "")}::*`;
-  const parts = ACTION.exec(action);
-  if (parts === null) return action;
-  const [, area = "", verb = "", object] = parts;
-  return `${areaOf(area)}::${verb}${object === undefined ? "" : `:${object}`}`;
+/** A permission of the API, spelled `family::verb` or `family::verb:object`. */
+export interface Permission {
+  readonly id: string;
+  readonly family: string;
+  readonly description: string;
+  /** Other spellings of the same permission. */
+  readonly aliases: readonly string[];
 }
 
-const areaOf = (area: string): string => (area === "node" ? "nodes" : area);
+type Line = readonly [id: string, description: string, ...aliases: string[]];
 
-/** Reports whether a normalized action is a known permission, or a wildcard that matches at least one. */
+const LINES: readonly Line[] = [
+  ["portal::access", "Sign in interactively"],
+  ["nodes::read", "Read nodes, clusters and their tags", "node::read"],
+  ["nodes::manage", "Change the state, lifecycle and lock of nodes; issue licenses and agent tokens"],
+  ["nodes::delete", "Remove nodes"],
+  ["nodes::cluster", "Create, change and delete clusters; join them"],
+  ["nodes::tag", "Change the tags of nodes and clusters"],
+  ["nodes::upgrade", "Plan upgrades of nodes"],
+  ["nodes::remote-activation", "Approve activation codes"],
+  ["nodes::remote-execute", "Send every trigger event to nodes, except tg-capture"],
+  ["nodes::configure:network", "Change the network section", "node::configure:network"],
+  ["nodes::configure:gateway", "Change the gateway section"],
+  ["nodes::configure:snmp", "Change the snmp section"],
+  ["nodes::configure:apigw", "Change the ztnagw section and keys", "node::configure::apigw"],
+  ["nodes::configure:connectors", "Change connectors", "node::configure::connectors"],
+  ["nodes::configure:services", "Change services", "node::configure::services", "nodes::configure::services"],
+  ["nodes::configure:thresholds", "Change the alert section", "nodes::configure::thresholds", "nodes::configure:alert"],
+  ["nodes::configure:cluster", "Change the cluster section of a node"],
+  ["node-vpn::read", "Read attachments to virtual networks"],
+  ["node-vpn::modify", "Change attachments to virtual networks"],
+  ["node-exec::read", "Read containers, volumes and limits"],
+  ["node-exec::modify", "Change containers, volumes and limits"],
+  ["node-exec::compute", "Start and stop containers; open terminals in them"],
+  ["node-kvm::read", "Read virtual machine images"],
+  ["node-kvm::modify", "Change virtual machine images"],
+  [CAPTURE_PERMISSION, "Capture whole packets into files; granted only by this name"],
+  ["virtual-networks::read", "Read virtual networks"],
+  ["virtual-networks::modify", "Change virtual networks"],
+  ["domains::read", "Read domains"],
+  ["domains::modify", "Change domains"],
+  ["domains::configure:gateway", "Change the gateway section of domains"],
+  ["domains::configure:thresholds", "Change the alert section of domains", "domains::configure:threshold"],
+  ["alarms::read", "Read alarms, their channels and suppression"],
+  ["alarms::modify", "Change alarms, their channels and suppression"],
+  ["alerts::read", "Read and dismiss alerts"],
+  ["events::read", "Read events, audits and flow records"],
+  ["audits::read:config", "Read audits of the configuration"],
+  ["audits::read:user", "Read audits of authentication"],
+  ["audits::read:node", "Read audits of nodes"],
+  ["audits::read:flows", "Read flow records"],
+  ["users::read", "Read users and service users", "user::read"],
+  ["users::modify", "Change users and service users"],
+  ["groups::read", "Read groups"],
+  ["groups::modify", "Change groups"],
+  ["permissions::read", "Read policies; simulate them"],
+  ["permissions::modify", "Change and attach policies"],
+  ["identity-providers::read", "Read identity providers"],
+  ["identity-providers::modify", "Change identity providers"],
+  ["applications::read", "Read applications"],
+  ["applications::modify", "Change applications"],
+  ["certificates::read", "Read certificates"],
+  ["certificates::modify", "Change certificates"],
+  ["repositories::read", "Read and pull container images"],
+  ["repositories::modify", "Push and remove container images"],
+  ["orders::read", "Read orders"],
+  ["orders::modify", "Change orders"],
+  ["orders::comment", "Comment orders"],
+  ["orgs::read", "Read the organization"],
+  ["documents::read", "Read documents"],
+  ["documents::modify", "Change documents"],
+  ["support::modify", "Change the access of support"],
+  ["observability::read", "Read telemetry exporters"],
+  ["observability::modify", "Change telemetry exporters"],
+  ["upgrade-manager::read", "Read upgrade campaigns"],
+  ["upgrade-manager::modify", "Change upgrade campaigns"],
+];
+
+const EVENT_PREFIX = "nodes::service:";
+/** Permissions of single trigger events that this version knows; a policy may name others. */
+const eventLines: readonly Line[] = Object.keys(triggerSchemas)
+  .filter((event) => !CAPTURE_PERMISSION.endsWith(`:${event}`))
+  .sort()
+  .map((event) => [`${EVENT_PREFIX}${event}`, `Send the trigger event ${event}`]);
+
+/** All permissions, with those of the known trigger events; `nodes::service:` also takes any other event name. */
+export const permissions: readonly Permission[] = [...LINES, ...eventLines].map(([id, description, ...aliases]) => ({
+  id,
+  family: id.slice(0, id.indexOf("::")),
+  description,
+  aliases,
+}));
+
+export const knownPermissions: ReadonlySet<string> = new Set(permissions.map(({ id }) => id));
+
+const IDS_BY_ALIAS: ReadonlyMap<string, string> = new Map(
+  permissions.flatMap(({ id, aliases }) => aliases.map((alias) => [alias, id] as const)),
+);
+
+/** Returns the identifier of an action in another spelling, otherwise the action itself. Idempotent. */
+export const canonicalAction = (action: string): string => IDS_BY_ALIAS.get(action) ?? action;
+
+/** Reports whether an action is the exact identifier or an alias of a permission. */
 export function isKnownAction(action: string): boolean {
-  if (action === "*" || knownPermissions.has(action)) return true;
-  if (action.endsWith("*")) {
-    if (normaliseAction(action) !== action || !(AREA_WILDCARD.test(action) || ACTION.test(action))) return false;
-    const prefix = action.slice(0, -1);
-    return prefix.startsWith(OPEN_PREFIX) || [...knownPermissions].some((known) => known.startsWith(prefix));
-  }
-  return action.startsWith(OPEN_PREFIX) && EventName.safeParse(action.slice(OPEN_PREFIX.length)).success;
+  if (knownPermissions.has(canonicalAction(action))) return true;
+  return action.startsWith(EVENT_PREFIX) && EventName.safeParse(action.slice(EVENT_PREFIX.length)).success;
 }
+
+/** Resource of operations that concern no single object: creating one, or the organization as a whole. */
+export const ORGANIZATION = "*";
 
 /** Builds resource names by kind, for example `tgrn:tg::nodes:node/<uid>`. */
 export const tgrn = {
@@ -92,5 +125,8 @@ export const tgrn = {
   serviceUser: (name: string) => `tgrn:tg::users:service-user/${name}`,
 } as const;
 
-/** Returns a name that only patterns for the whole kind cover; creating a resource requires the permission on all of them. */
+/** Prefix of the names of both kinds that have tags: nodes and clusters. */
+export const TAGGED = "tgrn:tg::nodes:";
+
+/** Returns a name that only patterns for the whole kind cover. */
 export const anyOf = (kind: string): string => `${kind}*`;

@@ -5,7 +5,7 @@ import { Device } from "../../../protocol/documents/claims.ts";
 import { peekClaims } from "../../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
 import type { ShownMachine, Activations } from "./service.ts";
-import { anyOf, tgrn } from "../../access/policies/permissions.ts";
+import { ORGANIZATION } from "../../access/policies/permissions.ts";
 import { problemResponse, Violations } from "../../http/problem.ts";
 import { route, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
@@ -14,11 +14,11 @@ import type { Transact } from "../../store/transact.ts";
 import type { Source } from "../../http/sources.ts";
 
 const tag = "Activation";
-// The node's name does not exist yet, so the permission applies to all nodes.
+// The node does not exist yet.
 const access = {
   to: "resource",
   permissions: ["nodes::remote-activation"],
-  resource: () => anyOf(tgrn.node("")),
+  resource: () => ORGANIZATION,
 } as const;
 
 const Machine = z

@@ -6,7 +6,7 @@ import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
 const HERE = nodeRecord({ name: "here", config: {} });
 const THERE = nodeRecord({ name: "there", config: {} });
 const CLUSTER = "pair.example.net";
-const POLICY = { name: "everything", statements: [{ effect: "allow", actions: ["*"] }], resources: ["*"] };
+const POLICY = { name: "everything", statements: [{ effect: "allow", actions: ["nodes::delete"] }], resources: ["*"] };
 const connector = (node: string, id = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01") => ({
   id,
   name: "web",
@@ -65,6 +65,30 @@ const WAYS: readonly Way[] = [
     request: ["POST", "/v2/service-user", { name: "mine", policies: ["everything"] }],
     missing: "permissions::modify",
     resource: tgrn.policy("everything"),
+  },
+  {
+    what: "users::modify, a policy for an existing user",
+    held: ["users::modify"],
+    on: ["*"],
+    request: ["PUT", "/v2/service-user/plain", { policyIds: ["everything"] }],
+    missing: "permissions::modify",
+    resource: tgrn.policy("everything"),
+  },
+  {
+    what: "users::modify, the loss of a policy",
+    held: ["users::modify"],
+    on: ["*"],
+    request: ["PUT", "/v2/service-user/root", {}],
+    missing: "permissions::modify",
+    resource: tgrn.policy("everything"),
+  },
+  {
+    what: "permissions::modify on one policy, a built-in one",
+    held: ["users::modify", "permissions::modify"],
+    on: [tgrn.policy("everything"), "tgrn:tg::users:service-user/*"],
+    request: ["PUT", "/v2/service-user/plain", { policyIds: ["builtin-tg-admin"] }],
+    missing: "permissions::modify",
+    resource: tgrn.policy("builtin-tg-admin"),
   },
   {
     what: "permissions::modify on one policy, a user with another",

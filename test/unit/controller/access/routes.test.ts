@@ -17,28 +17,64 @@ beforeEach(async () => {
   bench = await ApiBench.create();
 });
 
+const created_at = expect.any(Number) as number;
+/** Policies that are not built in. */
+const own = async () =>
+  items((await bench.call("GET", "/v2/policy")).json).filter(({ name }) => !String(name).startsWith("builtin-"));
+
 describe("policies", () => {
   it("are created, shown, replaced and deleted", async () => {
     const created = await bench.call("POST", "/v2/policy", { json: reader });
-    expect([created.status, created.json]).toEqual([200, reader]);
-    expect((await bench.call("GET", "/v2/policy")).json).toEqual([reader]);
-    expect((await bench.call("GET", "/v2/policy/reader")).json).toEqual(reader);
+    expect([created.status, created.json]).toEqual([200, { ...reader, created_at }]);
+    expect(await own()).toEqual([created.json]);
+    expect((await bench.call("GET", "/v2/policy/reader")).json).toEqual(created.json);
     const { name: _, ...change } = { ...reader, resources: ["tgrn:tg::nodes:node/*"] };
-    const replaced = await bench.call("PUT", "/v2/policy/reader", { json: change });
-    expect(replaced.json).toEqual({ ...change, name: "reader" });
+    const replaced = await bench.call("PUT", "/v2/policy/reader", { json: { ...change, created_at: 7 } });
+    expect(replaced.json).toEqual({ ...change, name: "reader", created_at: members(created.json)["created_at"] });
+    expect((await bench.call("GET", "/v2/policy/reader")).json).toEqual(replaced.json);
     expect((await bench.call("DELETE", "/v2/policy/reader")).json).toEqual({});
     for (const method of ["GET", "DELETE"]) expect((await bench.call(method, "/v2/policy/reader")).status).toBe(404);
     expect((await bench.call("PUT", "/v2/policy/reader", { json: reader })).status).toBe(404);
   });
 
-  it("keep actions in one spelling", async () => {
-    const actions = ["node::configure:network", "nodes::configure::apigw", "node::*", "*"];
-    const json = { ...reader, statements: [{ effect: "deny", actions }] };
-    expect((await bench.call("POST", "/v2/policy", { json })).json).toMatchObject({
+  it("come back letter for letter", async () => {
+    const json = {
+      ...reader,
+      description: "",
       statements: [
-        { effect: "deny", actions: ["nodes::configure:network", "nodes::configure:apigw", "nodes::*", "*"] },
+        { actions: ["node::read", "nodes::read", "domains::configure:threshold"], effect: "noop" },
+        { actions: ["user::read"], effect: "deny" },
       ],
-    });
+      resources: ["tgrn:tg::nodes:node/b", "*", "tgrn:tg::nodes:cluster/A"],
+      conditions: {
+        all: { eq: { "tg:node:tags:b": ["z", "a"], "tg:node:tags:a": [] }, ne: null },
+        any: { eq: null, ne: null },
+        none: {},
+      },
+    };
+    expect((await bench.call("POST", "/v2/policy", { json })).json).toEqual({ ...json, created_at });
+    expect((await bench.call("GET", "/v2/policy/reader")).json).toEqual({ ...json, created_at });
+    const changed = { ...json, conditions: null };
+    await bench.call("PUT", "/v2/policy/reader", { json: changed });
+    expect((await bench.call("GET", "/v2/policy/reader")).json).toEqual({ ...changed, created_at });
+  });
+
+  it("that are built in are shown, and not changed", async () => {
+    const path = "/v2/policy/builtin-tg-monitor";
+    const listed = items((await bench.call("GET", "/v2/policy")).json).map(({ name }) => name);
+    expect(listed).toContain("builtin-tg-monitor");
+    expect(listed).toEqual(listed.toSorted((a, b) => (String(a) < String(b) ? -1 : 1)));
+    const before = (await bench.call("GET", path)).json;
+    for (const method of ["PUT", "DELETE"]) {
+      const { name: _, ...json } = reader;
+      const answer = await bench.call(method, path, { json });
+      expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^name: .* is built in/)]]);
+    }
+    expect((await bench.call("GET", path)).json).toEqual(before);
+    for (const name of ["builtin-mine", "restricted-mine"]) {
+      const answer = await bench.call("POST", "/v2/policy", { json: { ...reader, name } });
+      expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^name: must not begin with /)]]);
+    }
   });
 
   it("are refused with the path of what is wrong", async () => {
@@ -48,14 +84,23 @@ describe("policies", () => {
       return answer.json;
     };
     expect(await wrong({ statements: [{ effect: "allow", actions: ["nodes::fly"] }] })).toEqual([
-      "statements.0.actions.0: not a permission of this API",
+      expect.stringMatching(/^statements\.0\.actions\.0: is no permission of this API/),
+    ]);
+    expect(await wrong({ statements: [{ effect: "allow", actions: ["nodes::*"] }] })).toEqual([
+      expect.stringMatching(/^statements\.0\.actions\.0: .*no wildcard/),
+    ]);
+    expect(await wrong({ conditions: { all: { eq: { "tg:node:name": ["a"] } } } })).toEqual([
+      expect.stringMatching(/^conditions\.all\.eq.*tg:node:tags:/),
+    ]);
+    expect(await wrong({ resources: Array.from({ length: 140 }, () => `tgrn:${"x".repeat(500)}`) })).toEqual([
+      expect.stringMatching(/^body: has more than 65536 characters/),
     ]);
     expect(await wrong({ resources: ["node/1"] })).toEqual([expect.stringMatching(/^resources\.0: /)]);
     expect(await wrong({ statements: [{ ...reader.statements[0], resources: ["*"] }] })).toEqual([
       "statements.0.resources: is not a known field",
     ]);
     expect(await wrong({ name: "../x" })).toEqual([expect.stringMatching(/^name: /)]);
-    expect((await bench.call("GET", "/v2/policy")).json).toEqual([]);
+    expect(await own()).toEqual([]);
   });
 
   it("keep their names", async () => {
@@ -90,12 +135,23 @@ describe("service users", () => {
     expect((await bench.call("POST", "/v2/service-user", { json })).json).toEqual([
       expect.stringMatching(/^name: .*bot/),
     ]);
-    const inUse = await bench.call("DELETE", "/v2/policy/reader");
-    expect([inUse.status, inUse.json]).toEqual([422, ["policy reader is attached to bot"]]);
+    expect((await bench.call("DELETE", "/v2/policy/reader")).json).toEqual({});
+    expect((await bench.call("GET", "/v2/service-user/bot")).json).toEqual(created.json);
+  });
+
+  it("are written back as they were read, also when a policy is gone", async () => {
+    const policyIds = ["reader", "builtin-tg-operator", "builtin-tg-admin"];
+    const created = await bench.call("POST", "/v2/service-user", { json: { name: "bot", policyIds } });
+    expect(created.json).toMatchObject({ policyIds });
+    await bench.call("DELETE", "/v2/policy/reader");
+    expect((await bench.call("PUT", "/v2/service-user/bot", { json: created.json })).json).toEqual(created.json);
+    expect((await bench.call("PUT", "/v2/service-user/bot", { json: { policyIds: ["gone"] } })).json).toEqual([
+      "policyIds.0: there is no policy gone",
+    ]);
   });
 
   it("get no policy that is unknown or restricted", async () => {
-    await bench.call("POST", "/v2/policy", { json: { ...reader, name: "restricted-root" } });
+    await bench.access.createPolicy({ name: "restricted-root", statements: [], resources: ["*"] });
     const json = { name: "bot", policies: ["reader", "restricted-root", "absent"] };
     const answer = await bench.call("POST", "/v2/service-user", { json });
     expect(answer.status).toBe(422);
@@ -217,14 +273,14 @@ describe("the change of a service user", () => {
     expect((await bench.call("DELETE", "/v2/service-user/nobody")).status).toBe(404);
   });
 
-  it("needs permissions::modify for policies that are added, and for all when it is activated", async () => {
+  it("needs permissions::modify for policies that come or go, and for all when it is activated", async () => {
     const key = await bench.keyFor(["users::modify"]);
     const put = async (json: unknown) => (await bench.call("PUT", "/v2/service-user/bot", { key, json })).status;
     expect(await put({ policyIds: ["reader"] })).toBe(200);
     expect(await put({ policyIds: ["reader", "a"] })).toBe(403);
     expect(await put({ policyIds: ["reader"], status: "inactive" })).toBe(200);
     expect(await put({ policyIds: ["reader"], status: "active" })).toBe(403);
-    expect(await put({ policyIds: [], status: "active" })).toBe(200);
+    expect(await put({ policyIds: [], status: "active" })).toBe(403);
     const stranger = await bench.keyFor(["users::read", "permissions::modify"]);
     expect((await bench.call("PUT", "/v2/service-user/bot", { key: stranger, json: {} })).status).toBe(403);
     expect((await bench.call("DELETE", "/v2/service-user/bot", { key: stranger })).status).toBe(403);
@@ -240,13 +296,18 @@ it("every change of who may do what is recorded with who made it, and a refused 
   await bench.call("POST", "/v2/service-user", { json: { name: "bot" } });
   await bench.call("POST", "/v2/service-user/bot/token");
   await bench.call("POST", "/v2/service-user/nobody/token");
+  await bench.call("PUT", "/v2/service-user/bot", { json: { status: "inactive" } });
+  await bench.call("PUT", "/v2/service-user/nobody", { json: {} });
+  await bench.call("DELETE", "/v2/service-user/bot");
   await bench.call("DELETE", "/v2/policy/reader");
   await bench.call("DELETE", "/v2/policy/reader");
   expect(await bench.fleet.changes()).toEqual([
-    "admin: Policy reader created",
-    "admin: Policy reader replaced",
+    "admin: Policy reader on * created",
+    "admin: Policy reader on tgrn:tg::nodes:node/* replaced",
     "admin: Service user bot created",
     "admin: Credential of service user bot generated",
+    "admin: Service user bot changed",
+    "admin: Service user bot deleted",
     "admin: Policy reader deleted",
   ]);
 });

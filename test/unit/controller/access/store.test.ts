@@ -43,30 +43,33 @@ describe("policies", () => {
     await store.createPolicy(reader);
     await failsWith("name-taken", (access) => access.createPolicy(reader));
     await store.replacePolicy({ ...reader, description: "reads" });
-    expect(await store.policies()).toEqual([{ ...reader, description: "reads" }]);
+    const own = (await store.policies()).filter(({ name }) => !name.startsWith("builtin-"));
+    expect(own).toEqual([{ ...reader, description: "reads" }]);
     await store.deletePolicy("reader");
     expect(await store.policy("reader")).toBeUndefined();
     await failsWith("not-found", (access) => access.deletePolicy("reader"));
     await failsWith("not-found", (access) => access.replacePolicy(reader));
   });
 
-  it("stay while somebody has them", async () => {
+  it("leave their names, without effect, with whoever has them", async () => {
     await store.createPolicy(reader);
-    await store.createServiceUser("bot", ["reader"], 1);
-    await failsWith("policy-in-use", (access) => access.deletePolicy("reader"));
-    expect(await store.policy("reader")).toEqual(reader);
+    await store.createServiceUser("bot", ["reader", "builtin-tg-monitor"], 1);
+    const held = async () => (await store.policiesOf("bot", "service-user"))?.map(({ name }) => name);
+    expect(await held()).toEqual(["reader", "builtin-tg-monitor"]);
+    await store.deletePolicy("reader");
+    expect((await store.serviceUser("bot"))?.policies).toEqual(["reader", "builtin-tg-monitor"]);
+    expect(await held()).toEqual(["builtin-tg-monitor"]);
+    expect((await store.grantOf("bot"))?.policies.map(({ name }) => name)).toEqual(["builtin-tg-monitor"]);
+    expect(await store.policiesOf("bot", "api-key")).toBeUndefined();
   });
 });
 
 describe("service users", () => {
-  it("are created whole or not at all", async () => {
-    await store.createPolicy(reader);
-    await failsWith("not-found", (access) => access.createServiceUser("bot", ["reader", "absent"], 1));
-    expect(await store.serviceUsers()).toEqual([]);
-    const bot = await store.createServiceUser("bot", ["reader", "reader"], 7);
+  it("keep their policies as they were given", async () => {
+    const bot = await store.createServiceUser("bot", ["z", "a", "z"], 7);
     expect(bot).toEqual({
       name: "bot",
-      policies: ["reader"],
+      policies: ["z", "a", "z"],
       isActive: true,
       createdAt: 7,
       clientId: undefined,

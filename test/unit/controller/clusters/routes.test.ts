@@ -67,7 +67,7 @@ describe("clusters", () => {
       expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(line)]]);
     }
     expect((await put({}, await bench.keyFor(["nodes::read"]))).status).toBe(403);
-    const part = await put({ x: "y" }, await bench.keyFor(["nodes::manage"]));
+    const part = await put({ x: "y" }, await bench.keyFor(["nodes::tag"]));
     expect(members(part.json)["tags"]).toEqual({ x: "y" });
     expect(await bench.fleet.changes()).toHaveLength(4);
     expect((await bench.fleet.changes())[0]).toContain("replaced: b, A");
@@ -95,7 +95,7 @@ describe("what a cluster tells", () => {
     if (record === undefined) throw new Error("no cluster");
     const config = { network: { tunnels: [{ name: "a", type: "ipsec", psk: "hunter2" }] } };
     await bench.fleet.store.clusters.setConfig(record.fqdn, config);
-    const key = await bench.keyFor(["nodes::manage"]);
+    const key = await bench.keyFor(["nodes::tag"]);
     const path = "/cluster/pair.example.net/tag/site";
     const put = await bench.call("PUT", path, { key, json: { value: "rome" } });
     expect(put.json).toEqual({ fqdn: record.fqdn, tags: { site: "rome" } });

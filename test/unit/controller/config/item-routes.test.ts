@@ -1,6 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { normaliseAction } from "../../../../src/controller/access/policies/permissions.ts";
 import type { ItemSection } from "../../../../src/protocol/sections/common/forms.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 
@@ -199,7 +198,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
   });
 
   it("take their own permission in the specification's spelling, on their own node", async () => {
-    const key = await bench.keyFor([normaliseAction(`node::configure::${section}`)], [`tgrn:tg::nodes:node/${uid}`]);
+    const key = await bench.keyFor([`node::configure::${section}`], [`tgrn:tg::nodes:node/${uid}`]);
     const foreign = (await bench.fleet.add({ name: "other", config: {} })).uid;
     const made = await bench.call("POST", base(), { json: sample, key });
     expect(made.status).toBe(200);

@@ -5,6 +5,7 @@ import { hideSecrets } from "../../../../src/protocol/documents/secrets.ts";
 import { sectionSchemas } from "../../../../src/protocol/sections/sections.ts";
 import { JsonObject } from "../../../../src/protocol/values/values.ts";
 import { validValues } from "../../../support/arbitrary.ts";
+import { canonicalAction } from "../../../../src/controller/access/policies/permissions.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 import { runs } from "../../../support/sample.ts";
 
@@ -141,7 +142,7 @@ describe.each(SECTIONS)("section $section at /$path", ({ section, path, isForAge
     const refused = await bench.call("PUT", `/node/${agent}/${path}`, { json: other, key });
     expect(refused.json).toMatchObject({
       code: "forbidden",
-      details: { action: `nodes::configure:${section}`, resource: `tgrn:tg::nodes:node/${agent}` },
+      details: { action: canonicalAction(`nodes::configure:${section}`), resource: `tgrn:tg::nodes:node/${agent}` },
     });
   });
 
@@ -365,7 +366,7 @@ describe("removing a section", () => {
 describe("what a change answers", () => {
   it("is only the part written to a caller who may not read the node", async () => {
     await bench.fleet.services.config.setSection(uid, "snmp", "test", () => ({ body: { enabled: false } }));
-    const key = await bench.keyFor(["nodes::configure:gateway", "nodes::manage"]);
+    const key = await bench.keyFor(["nodes::configure:gateway", "nodes::manage", "nodes::tag"]);
     const call = (method: string, path: string, json?: unknown) =>
       bench.call(method, `/node/${uid}${path}`, json === undefined ? { key } : { key, json });
     expect((await call("GET", "")).status).toBe(403);

@@ -7,6 +7,7 @@ import type { StoreDatabase } from "../../../../src/controller/store/database.ts
 import { migrations } from "../../../../src/controller/store/migrations.ts";
 import {
   BASELINE_VERSION,
+  schemaSteps,
   sqliteBaseline,
   sqliteMigrations,
   type SchemaStep,
@@ -54,10 +55,16 @@ describe("the schema", () => {
   test("gains a step after the baseline, and a breaking one shuts older programs out", () => {
     const path = join(tempDir(), "controller.db");
     const open = (steps: readonly SchemaStep[]) =>
-      openDatabase(path, { migrations: sqliteMigrations(steps), exclusive: true, onDamage: "refuse" }).sql;
+      openDatabase(path, {
+        migrations: sqliteMigrations([...schemaSteps, ...steps]),
+        exclusive: true,
+        onDamage: "refuse",
+      }).sql;
     open([]).close();
     const after = open([more]);
-    expect(after.prepare("PRAGMA user_version").get()).toEqual({ user_version: BASELINE_VERSION + 1 });
+    expect(after.prepare("PRAGMA user_version").get()).toEqual({
+      user_version: BASELINE_VERSION + schemaSteps.length + 1,
+    });
     after.close();
     open([]).close();
     open([more, { statements: (db) => [db.schema.dropTable("more")], isBreaking: true }]).close();
