@@ -15,7 +15,7 @@ const GENERATOR = "node_modules/openapi-typescript-codegen/bin/index.js";
 const COMPILER = "node_modules/typescript/bin/tsc";
 const run = promisify(execFile);
 
-/** What a person writes with the client; it fails to compile if the types lack what it uses. */
+/** A program over the client, as a person writes it; it fails to compile if the types lack what it uses. */
 const TOUR = `
 import { NodeConfigurationService, OpenAPI, PoliciesService, ServiceUsersService, type Policy } from "./client";
 

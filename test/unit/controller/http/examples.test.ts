@@ -54,7 +54,7 @@ describe("the examples of every operation", () => {
     expect(problems).toEqual([]);
   });
 
-  it("say in a sentence what it does, and who may", () => {
+  it("are described in a sentence with the permission", () => {
     for (const [, , { description }] of operations) expect(description).toMatch(/^[A-Z].+\. Requires .+\.$/);
   });
 });
