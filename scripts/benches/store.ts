@@ -83,7 +83,7 @@ function operationsOn(fleet: readonly FleetNode[]): readonly Operation[] {
     {
       what: "a heartbeat",
       times: some.length,
-      bar: { of: "ratio", most: 3 },
+      bar: { of: "ratio", most: 2.2 },
       async here({ nodes }, round) {
         for (const uid of some) await nodes.setHeartbeat(uid, beat(round));
       },
@@ -95,7 +95,7 @@ function operationsOn(fleet: readonly FleetNode[]): readonly Operation[] {
     {
       what: "a change of a node with its event",
       times: some.length,
-      bar: { of: "ratio", most: 4 },
+      bar: { of: "ratio", most: 3 },
       async here(store, round) {
         for (const [at, uid] of some.entries()) {
           await store.transact(async (tx) => {
@@ -121,7 +121,7 @@ function operationsOn(fleet: readonly FleetNode[]): readonly Operation[] {
     {
       what: "a trigger and its outcome",
       times: some.length,
-      bar: { of: "ratio", most: 3 },
+      bar: { of: "ratio", most: 2.2 },
       async here({ triggers }, round) {
         for (const [at, node] of some.entries()) {
           const id = `${round}-${at}`;
@@ -141,7 +141,7 @@ function operationsOn(fleet: readonly FleetNode[]): readonly Operation[] {
     {
       what: `an event of ${EVENTS}, ${EVENTS_AT_ONCE} in a transaction`,
       times: EVENTS,
-      bar: { of: "ratio", most: 3 },
+      bar: { of: "ratio", most: 1.5 },
       async here(store, round) {
         for (let from = 0; from < EVENTS; from += EVENTS_AT_ONCE) {
           await store.transact(async ({ events }) => {
@@ -174,7 +174,7 @@ function operationsOn(fleet: readonly FleetNode[]): readonly Operation[] {
     {
       what: `a list of ${NODES} nodes`,
       times: 1,
-      bar: { of: "ratio", most: 2 },
+      bar: { of: "ratio", most: 1.6 },
       async here({ nodes }) {
         await nodes.all();
       },
