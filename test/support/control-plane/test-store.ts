@@ -1,11 +1,14 @@
 import { randomUUID } from "node:crypto";
+import { DatabaseSync } from "node:sqlite";
 import { sql } from "kysely";
 import { inject, onTestFinished } from "vitest";
 import type { Clock } from "../../../src/host/clock.ts";
+import { migrateSchema } from "../../../src/host/files/schema.ts";
 import type { StoreDatabase } from "../../../src/controller/store/database.ts";
 import { connectPostgres } from "../../../src/controller/store/postgres.ts";
 import type { PostgresAddress } from "../../../src/controller/store/postgres-settings.ts";
-import { openMemoryStore } from "../../../src/controller/store/sqlite.ts";
+import { sqliteMigrations } from "../../../src/controller/store/schema.ts";
+import { storeOver } from "../../../src/controller/store/sqlite.ts";
 import { storeIn, type Store } from "../../../src/controller/stores.ts";
 import type { SharedPostgres } from "./postgres-project.ts";
 
@@ -18,7 +21,7 @@ export interface TestStore extends Store {
 
 /** Opens an empty store: in memory, or, in the project `postgres`, in a database of the running test. */
 export async function openTestStore(clock?: Clock): Promise<TestStore> {
-  const database = (await lendDatabase())?.database ?? openMemoryStore();
+  const database = (await lendDatabase())?.database ?? emptyMemoryStore();
   return {
     ...storeIn(database, clock),
     database,
@@ -31,6 +34,23 @@ export async function freshStore(): Promise<TestStore> {
   const store = await openTestStore();
   onTestFinished(() => store.close());
   return store;
+}
+
+/** The image of a database with empty tables: making the tables takes 15 ms, copying them less than 1 ms. */
+const EMPTY_IMAGE = imageOf(sqliteMigrations());
+
+function imageOf(migrations: Parameters<typeof migrateSchema>[1]): Uint8Array {
+  const database = new DatabaseSync(":memory:");
+  migrateSchema(database, migrations);
+  const image = database.serialize();
+  database.close();
+  return image;
+}
+
+function emptyMemoryStore(): StoreDatabase {
+  const database = new DatabaseSync(":memory:");
+  database.deserialize(EMPTY_IMAGE);
+  return storeOver(database);
 }
 
 /** A database on PostgreSQL with empty tables. */
