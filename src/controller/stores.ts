@@ -21,6 +21,7 @@ import { flowStore, type FlowStore, type UidsOf } from "./stats/flow-store.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./stats/gateway-details-store.ts";
 import { telemetryStore, type TelemetryStore } from "./stats/telemetry-store.ts";
 import type { Executor, StoreDatabase } from "./store/database.ts";
+import { storable } from "./store/columns.ts";
 import { metaStore, type MetaStore } from "./store/meta.ts";
 import type { Transact } from "./store/transact.ts";
 import { Uncounted } from "./store/trimmer.ts";
@@ -86,7 +87,7 @@ export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = sys
 function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now">): Stores {
   const nodes = lazy(() => nodeStore(db));
   const uidsOf: UidsOf = async (names) => {
-    const found = await nodes().called(names);
+    const found = await nodes().called(names.map(storable));
     return new Map(found.flatMap(({ uid, name, fqdn }) => [[name, uid] as const, [fqdn, uid] as const]));
   };
   const meta = lazy(() => metaStore(db));

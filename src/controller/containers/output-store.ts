@@ -67,7 +67,8 @@ export function containerOutputStore(executor: Executor, uncounted: Uncounted): 
     async add(node, records) {
       let added = 0;
       for (const { container, name, run, stream, at, text } of records) {
-        await ADD(executor, { node, container, name, run, stream, at, text: storable(text), chars: text.length });
+        const by = { container: storable(container), name: storable(name), run: storable(run) };
+        await ADD(executor, { node, ...by, stream, at, text: storable(text), chars: text.length });
         added += text.length;
       }
       if (uncounted.isDue(`container_output ${node}`, added, SLACK)) await drop(MAX_CHARS_PER_NODE, node);

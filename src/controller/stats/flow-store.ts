@@ -4,7 +4,7 @@ import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/documents/telemetry.ts
 import { JsonObject } from "../../protocol/values/values.ts";
 import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "./flows.ts";
 import { defined } from "../../lib/defined.ts";
-import { maybeJson, word } from "../store/columns.ts";
+import { maybeJson, storable, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import type { Uncounted } from "../store/trimmer.ts";
@@ -211,8 +211,8 @@ function rowOf(node: string, flow: FlowRecord): Omit<FlowRow, "seq"> {
   const { sourceIP, destIP, meta } = flow;
   return {
     node,
-    source_node: flow.sourceNode,
-    dest_node: flow.destNode,
+    source_node: storable(flow.sourceNode),
+    dest_node: storable(flow.destNode),
     source_ip: sourceIP,
     dest_ip: destIP,
     source_key: keyOf(sourceIP),
@@ -226,7 +226,7 @@ function rowOf(node: string, flow: FlowRecord): Omit<FlowRow, "seq"> {
     protocol: flow.protocol,
     tcp_flags: flow.tcpFlags ?? null,
     flags: Number(flow.flags),
-    activity: flow.activityID ?? null,
+    activity: flow.activityID === undefined ? null : storable(flow.activityID),
     meta: meta === undefined || meta === null ? null : JSON.stringify(meta),
   };
 }

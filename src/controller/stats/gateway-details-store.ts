@@ -3,7 +3,7 @@ import { z } from "zod";
 import { HopDetails, type GatewayDetails } from "../../protocol/documents/telemetry.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "./gateway-details.ts";
 import { defined } from "../../lib/defined.ts";
-import { maybeJson } from "../store/columns.ts";
+import { maybeJson, storable } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import type { Uncounted } from "../store/trimmer.ts";
@@ -84,7 +84,7 @@ export function gatewayDetailsStore(executor: Executor, uncounted: Uncounted, ui
           name,
           peer: node,
           peer_uid: uids.get(node) ?? "",
-          path,
+          path: storable(path),
           t: time,
           num_rtt: numRtt,
           min_rtt: minRtt,

@@ -72,6 +72,27 @@ describe("a search", () => {
     expect((await flows.find({ ...ALL, limit: 1 })).total).toBe(5);
   });
 
+  test("by a field goes on over records whose text has no character for the engine", async () => {
+    const { flows } = await freshStore();
+    const hostile = ["\0", "\ud800", "\udfff\ud800", String.raw`\ud800`, String.raw`\\u0000`];
+    await flows.add("n1", [
+      ...hostile.map((reason, index) => flowAt(1000 + index, { meta: { reason, [reason]: [reason] } })),
+      flowAt(5000, { destPort: 5, meta: { reason: "idle", connector: "ssh" } }),
+    ]);
+    const ports = async (filter: Partial<FlowFilter>) =>
+      (await flows.find({ ...ALL, ...filter })).items.map(({ destPort }) => destPort);
+    expect(await ports({ reasons: ["idle"] })).toEqual([5]);
+    expect(await ports({ connector: "ssh" })).toEqual([5]);
+    expect(await ports({ flow: "none" })).toEqual([]);
+  });
+
+  test("finds records whose names have U+0000, with another character in its place", async () => {
+    const { flows } = await freshStore();
+    await flows.add("n1", [flowAt(1000, { sourceNode: "a\0", destNode: "\0", activityID: "x\0" })]);
+    const { items } = await flows.find(ALL);
+    expect(items).toMatchObject([{ sourceNode: "a\ufffd", destNode: "\ufffd", activityID: "x\ufffd" }]);
+  });
+
   test("finds at most ten thousand, on whatever page", async () => {
     const store = await freshStore();
     await fill(store, "n1", 12_000);
