@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { HostError, InternalError } from "../../errors.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 import type { Executor, OpenTransaction, Transactions } from "./database.ts";
 
 /** Knows which asynchronous work runs in a transaction, so that it cannot use the database beside the transaction. */
@@ -26,6 +27,8 @@ export class TransactionScope {
 }
 
 const MAX_ATTEMPTS = 12;
+/** Attempt from which on a transaction runs alone, so that many writers of one row all come to an end. */
+const ALONE_FROM = 3;
 const MAX_PAUSE_MS = 250;
 
 /** @param isConflict whether an error says that the transaction failed only because of another one */
@@ -37,8 +40,15 @@ export function transactionsOf(
   let failures = 0;
   const attempt = <T>(work: (tx: OpenTransaction) => Promise<T>): Promise<T> =>
     db.transaction().execute((tx) => scope.within(() => work(tx)));
-  const persist = async <T>(work: (tx: OpenTransaction) => Promise<T>): Promise<T> => {
-    for (let attempts = 1; ; attempts += 1) {
+  const inTurn = serialQueue();
+  /** Transactions in line to run alone, and the end of the last of them. */
+  const line: { length: number; end: Promise<unknown> } = { length: 0, end: Promise.resolve() };
+  const persist = async <T>(work: (tx: OpenTransaction) => Promise<T>, from = 1): Promise<T> => {
+    for (let attempts = from; ; attempts += 1) {
+      if (from === 1) {
+        if (attempts === ALONE_FROM) return runAlone(work);
+        while (line.length > 0) await line.end;
+      }
       try {
         return await attempt(work);
       } catch (error) {
@@ -52,8 +62,21 @@ export function transactionsOf(
       await sleep(Math.random() * Math.min(MAX_PAUSE_MS, 5 * 2 ** attempts));
     }
   };
+  /** Goes on with a transaction that conflicted while no other one of this program begins; those that have begun end. */
+  const runAlone = async <T>(work: (tx: OpenTransaction) => Promise<T>): Promise<T> => {
+    line.length += 1;
+    const mine = inTurn(() => persist(work, ALONE_FROM));
+    line.end = mine.catch(() => undefined);
+    try {
+      return await mine;
+    } finally {
+      line.length -= 1;
+    }
+  };
   return {
     async run(work) {
+      // Before it waits for others: it may be within the one that they wait for.
+      scope.refuseWithin();
       try {
         return await persist(work);
       } catch (error) {

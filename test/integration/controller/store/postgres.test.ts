@@ -185,6 +185,19 @@ describe("transactions", () => {
     expect([await get(a.db, "count"), a.transactions.failures(), b.transactions.failures()]).toEqual(["40", 0, 0]);
   });
 
+  test("of many who write the same row at once are all done", async () => {
+    const store = await open(await database());
+    await put(store.db, "count", "0");
+    const add = () =>
+      store.transactions.run(async (tx) => {
+        const count = Number(await get(tx, "count"));
+        await sql`select pg_sleep(0.02)`.execute(tx);
+        await put(tx, "count", String(count + 1));
+      });
+    await Promise.all(Array.from({ length: 100 }, add));
+    expect([await get(store.db, "count"), store.transactions.failures()]).toEqual(["100", 0]);
+  });
+
   test("that deadlock are both done", async () => {
     const settings = await database();
     const [a, b] = [await open(settings), beside(settings)];
