@@ -3,7 +3,7 @@ import type { Generated, Selectable } from "kysely";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { json, maybeJson } from "../store/columns.ts";
+import { json, maybeJson, storable } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import { builtinPolicies } from "./policies/builtin.ts";
@@ -121,14 +121,14 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
     const current = await db
       .selectFrom("service_user")
       .select(["name", "secret_sha256 as secret"])
-      .where("client_id", "=", clientId)
+      .where("client_id", "=", storable(clientId))
       .where("is_inactive", "=", 0)
       .executeTakeFirst();
     if (current !== undefined) return current;
     return db
       .selectFrom("service_user")
       .select(["name", "previous_secret_sha256 as secret"])
-      .where("previous_client_id", "=", clientId)
+      .where("previous_client_id", "=", storable(clientId))
       .where("previous_until_ms", ">", Math.floor(clock.now()))
       .where("is_inactive", "=", 0)
       .executeTakeFirst();

@@ -5,7 +5,7 @@ import { Violations } from "./problem.ts";
 /**
  * Collects query parameters: text if given once; an array if repeated or spelled `name[]` or `name[0]`. A list with parts may be spelled
  * `name[0][0]`.
- * @throws {Violations} naming each unknown parameter and the nearest known name
+ * @throws {Violations} naming each unknown parameter and the nearest known name, or a parameter with the character U+0000
  */
 export function queryValues(
   search: URLSearchParams,
@@ -22,6 +22,8 @@ export function queryValues(
       if (!Object.hasOwn(shape, `${base}[]`)) unknown.add(spelling);
       continue;
     }
+    // Not every store can look for it.
+    if (value.includes("\0")) throw new Violations([`${key}: must not have the character U+0000`]);
     const known = values.get(key);
     if (known === undefined) values.set(key, isItem ? [value] : value);
     else if (Array.isArray(known)) known.push(value);

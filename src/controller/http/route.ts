@@ -209,6 +209,8 @@ async function checkAccess<P extends Record<string, unknown>>(
 
 /** Parses path parameters; an invalid one names something that cannot exist. */
 function readParams(schema: z.ZodObject, raw: Readonly<Record<string, string>>): unknown {
+  const unknown = Object.entries(raw).find(([, value]) => value.includes("\0"));
+  if (unknown !== undefined) throw new InputError("not-found", `${unknown[0]}: nothing has a name with U+0000`);
   const parsed = schema.safeParse(raw);
   if (parsed.success) return parsed.data;
   throw new InputError("not-found", describeIssues(parsed.error).join("; "));

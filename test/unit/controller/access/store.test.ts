@@ -65,6 +65,12 @@ describe("policies", () => {
 });
 
 describe("service users", () => {
+  it("have no identifier that cannot be stored", async () => {
+    await store.createServiceUser("bot", [], 1);
+    expect(await store.checkCredential("\0", "secret")).toBeUndefined();
+    expect(await store.findServiceUser("bot", "a\0b")).toBeUndefined();
+  });
+
   it("keep their policies as they were given", async () => {
     const bot = await store.createServiceUser("bot", ["z", "a", "z"], 7);
     expect(bot).toEqual({

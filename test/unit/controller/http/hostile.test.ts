@@ -118,6 +118,21 @@ describe("hostile requests", () => {
     }
   });
 
+  it("with U+0000 in the query or in a name are refused, whatever the store could look for", async () => {
+    for (const [path, name] of [
+      ["/v2/flow?connector=%00", "connector"],
+      ["/v2/flow?reasons=a,b%00", "reasons"],
+      ["/v2/event?q=%00", "q"],
+      ["/audit/tail/config?itemID=a%00b", "itemID"],
+    ] as const) {
+      const answer = await bench.call("GET", path);
+      expect([answer.status, answer.json]).toEqual([422, [`${name}: must not have the character U+0000`]]);
+    }
+    for (const path of ["/v2/agent-token/%00", "/v2/agent-token/a%00b"]) {
+      expect((await bench.call("DELETE", path)).status).toBe(404);
+    }
+  });
+
   it("with an overlong query are refused as such", async () => {
     const answer = await bench.call("GET", `/node?tags=${"a".repeat(17_000)}`);
     expect([answer.status, answer.json]).toMatchObject([414, { code: "uri-too-long" }]);
