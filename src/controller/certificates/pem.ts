@@ -1,11 +1,12 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { toError } from "../../errors.ts";
 import { Violations } from "../http/problem.ts";
-import type { CertificateInfo, CertificateWarning } from "./records.ts";
+import { CertificateName, type CertificateInfo, type CertificateWarning } from "./records.ts";
 
 const MAX_CERTIFICATES = 16;
 const EXPIRING_MS = 90 * 86_400_000;
-const BLOCK = /-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g;
+/** Base64 has no dash, so that a text of beginnings alone is not searched to its end for each. */
+const BLOCK = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
 /** Parts of a certificate as clients write them, in PEM. */
 export interface CertificateParts {
@@ -36,7 +37,7 @@ export function checkCertificate(parts: CertificateParts): {
     throw new Violations([`${field}: does not belong to the certificate for ${leaf.subject.replaceAll("\n", ", ")}`]);
   }
   const name = /(?:^|, )DNS:([^,"]+)/.exec(leaf.subjectAltName ?? "")?.[1];
-  return { chain: chain.map(String).join(""), name };
+  return { chain: chain.map(String).join(""), name: CertificateName.safeParse(name).data };
 }
 
 function parsed(field: string, block: string): X509Certificate {

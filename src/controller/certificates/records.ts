@@ -1,3 +1,11 @@
+import { z } from "zod";
+
+/** Name of a certificate: a DNS name, perhaps a wildcard. */
+export const CertificateName = z
+  .string()
+  .max(253)
+  .regex(/^(?:\*\.)?[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*$/, "must be a DNS name");
+
 /** A certificate with its private key, in PEM. */
 export interface CertificateRecord {
   /** Name under which configuration refers to it. */

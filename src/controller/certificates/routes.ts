@@ -4,22 +4,18 @@ import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals, Seconds } from "../http/shapes.ts";
 import type { CertificateParts } from "./pem.ts";
-import { WARNINGS, type CertificateInfo } from "./records.ts";
+import { CertificateName, WARNINGS, type CertificateInfo } from "./records.ts";
 import type { Certificates } from "./service.ts";
 
 const tag = "Certificates";
 const path = "/v2/certificates";
-const Name = z
-  .string()
-  .max(253)
-  .regex(/^(?:\*\.)?[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*$/, "must be a DNS name");
 const Pem = z.string().max(262_144);
-const Params = z.object({ fqdn: Name });
+const Params = z.object({ fqdn: CertificateName });
 /** An empty field counts as absent; the body of a client may have read-only fields as well. */
 const Body = z
   .object({
     fqdn: z
-      .union([Name, z.literal("")])
+      .union([CertificateName, z.literal("")])
       .optional()
       .meta({ description: "Default: the first DNS name of the certificate" }),
     certificateBody: Pem.optional(),

@@ -77,6 +77,22 @@ describe("certificates", () => {
     expect((await post({ ...wild, fqdn: "web.example.org" })).json).toMatchObject({ warning: "name-mismatch" });
   });
 
+  it("are not named by what is no DNS name, so that each can be removed", async () => {
+    for (const name of ["a/../b c", "x:y", "_dmarc.example.net", `${"a".repeat(64)}.net`, `${"a.".repeat(200)}net`]) {
+      const odd = await testCertificate({ hosts: [name] });
+      const answer = await post({ certificateBody: odd.cert, privateKey: odd.key });
+      expect([answer.status, answer.json]).toEqual([422, ["fqdn: is required: the certificate has no DNS name"]]);
+    }
+    expect(await list()).toEqual([]);
+  });
+
+  it("begin at the last of many beginnings, so that a text is read once", async () => {
+    const begin = "-----BEGIN CERTIFICATE-----\n";
+    expect((await post(body({ certificateBody: begin.repeat(9000) + leaf.cert }))).status).toBe(200);
+    const answer = await post(body({ certificateBody: begin.repeat(9000) }));
+    expect([answer.status, answer.json]).toEqual([422, ["certificateBody: has no certificate in PEM"]]);
+  });
+
   it("are refused by field", async () => {
     for (const [change, line] of [
       [{ certificateBody: "" }, /^certificateBody: is required$/],
