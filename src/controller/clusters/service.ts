@@ -85,10 +85,10 @@ export class ClusterService {
     const { events, changes, clock } = this.#deps;
     await changes.apply(async (tx) => {
       const { members } = await storedIn(tx, fqdn);
-      const promoted = await tx.nodes.get(uid);
-      if (promoted === undefined) throw new InputError("not-found", `there is no node ${uid}`);
-      if (!members.includes(uid)) {
-        const text = `${promoted.fqdn} is no member of ${fqdn}; let it join first`;
+      const promoted = members.includes(uid) ? await tx.nodes.get(uid) : undefined;
+      if (promoted === undefined) {
+        // The same for a node that does not exist: the caller may not be permitted to read it.
+        const text = `node ${uid} is no member of ${fqdn}; let it join first`;
         throw new InputError("invalid-body", text, { details: { field: "nodeID" } });
       }
       const nodes = (await readAll(tx, members)).filter((node) => node !== undefined);

@@ -5,6 +5,8 @@ import type { JsonObject } from "../../protocol/values/values.ts";
 /** Names under which a node itself registers keys. */
 const RESERVED: ReadonlySet<string> = new Set(["auth", "identity", "overlay", "wireguard"]);
 const MAX_KEYS = 32;
+/** A node is read with all its keys. */
+const MAX_KEY_CHARS = 4096;
 
 /** Name of a key that a client keeps for a node. */
 export const KeyName = z
@@ -20,6 +22,7 @@ export const ClientKey = z
     x: z.string().regex(/^(?:[A-Za-z0-9+/]{43}=|[A-Za-z0-9_-]{43})$/, "must be 32 bytes in base64 or base64url"),
     kid: z.string().max(256).optional(),
   })
+  .refine((key) => JSON.stringify(key).length <= MAX_KEY_CHARS, `must not be longer than ${MAX_KEY_CHARS} as JSON`)
   .meta({ id: "ClientKey" });
 export const ClientKeys = z.record(z.string(), ClientKey);
 export type ClientKeys = Readonly<z.infer<typeof ClientKeys>>;

@@ -8,7 +8,7 @@ import { ClientKey, KeyName, shownKeys } from "./client-keys.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { parseProjection, projectNode } from "./projection.ts";
 import { publicNode, type View } from "./public-node.ts";
-import type { Caller } from "../http/caller.ts";
+import { forbidden, type Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
@@ -37,6 +37,7 @@ const Block = z
   });
 const License = z.string().meta({ examples: ["eyJhbGciOiJFZERTQSJ9.eyJuYW1lIjoiZWRnZS0yIn0.c2lnbmF0dXJl"] });
 const NodeParams = z.object({ nodeID: Uid });
+const JOIN = ["nodes::cluster"];
 /** Response of `changeResponse`. */
 export const changeAnswer = {
   200: {
@@ -70,11 +71,10 @@ export async function changeResponse(
 export interface NodeRouteDeps {
   readonly nodes: NodeService;
   readonly licenses: Licenses;
-  readonly clusters: { get(fqdn: string): Promise<unknown> };
 }
 
 /** Routes of nodes, without configuration, tags and triggers. */
-export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readonly Route[] {
+export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -181,15 +181,14 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: async ({ params: { nodeID }, body: { state, cluster }, caller }) => {
-        const before = (await nodeOf(nodes, nodeID)).cluster;
-        // Checked before the lookup, so that names cannot be guessed.
-        if (typeof cluster === "string" && cluster !== before) {
-          await caller.require(["nodes::cluster"], tgrn.cluster(cluster));
-          if ((await clusters.get(cluster)) === undefined)
-            throw new Violations([`cluster: there is no cluster ${cluster}`]);
-        }
         const change = { ...defined({ state, cluster }) };
-        return changeResponse(await nodes.update(nodeID, change, caller.name), caller, change);
+        // Asked before the change and applied within it: the node may leave the cluster meanwhile.
+        const resource = tgrn.cluster(cluster ?? "");
+        const isPermitted = typeof cluster === "string" && (await caller.may(JOIN, resource));
+        const checkJoin = (): void => {
+          if (!isPermitted) throw forbidden(JOIN, resource);
+        };
+        return changeResponse(await nodes.update(nodeID, change, caller.name, checkJoin), caller, change);
       },
     }),
     route({

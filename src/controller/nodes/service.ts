@@ -104,11 +104,20 @@ export class NodeService {
     return node === undefined ? undefined : this.#read(node);
   }
 
-  /** Sets the state of a node, or its cluster; null removes it from its cluster. */
-  update(uid: string, wanted: { state?: NodeState; cluster?: string | null }, user: string): Promise<NodeRecord> {
+  /** Sets the state of a node, or its cluster; null removes it from its cluster. `mayJoin` may refuse by throwing that it joins one. */
+  update(
+    uid: string,
+    wanted: { state?: NodeState; cluster?: string | null },
+    user: string,
+    mayJoin: () => void = () => undefined,
+  ): Promise<NodeRecord> {
     const { state, cluster } = wanted;
     return this.change(uid, user, async (node, tx) => {
-      if (typeof cluster === "string" && cluster !== node.cluster) await checkJoin(tx, node, cluster);
+      if (typeof cluster === "string" && cluster !== node.cluster) {
+        // Before the lookup, so that names cannot be guessed.
+        mayJoin();
+        await checkJoin(tx, node, cluster);
+      }
       const hasLeft = cluster !== undefined && node.cluster !== undefined && cluster !== node.cluster;
       const parts = [
         ...(state === undefined || state === node.state ? [] : [`state ${state}`]),
@@ -262,7 +271,7 @@ async function storedIn({ nodes }: { readonly nodes: Pick<NodeStore, "get"> }, u
 
 async function checkJoin(tx: Pick<NodeParts, "clusters">, node: StoredNode, fqdn: string): Promise<void> {
   const cluster = await tx.clusters.get(fqdn);
-  if (cluster === undefined) throw new InputError("not-found", `no cluster ${fqdn}`);
+  if (cluster === undefined) throw new Violations([`cluster: there is no cluster ${fqdn}`]);
   if (node.type === "Agent") throw new InputError("not-supported", "cluster: agents cannot be members of a cluster");
   if (cluster.members.length >= MAX_MEMBERS) {
     throw new InputError("invalid-body", `cluster: ${fqdn} has ${MAX_MEMBERS} members`, {

@@ -148,11 +148,17 @@ describe("the configured active member", () => {
   it("must be a member of a cluster that exists", async () => {
     const stranger = (await bench.fleet.add({ name: "node-c", config: {} })).uid;
     const answer = await promote(stranger);
-    expect([answer.status, answer.json]).toEqual([
-      422,
-      [`nodeID: node-c.example.net is no member of ${fqdn}; let it join first`],
-    ]);
-    expect((await promote("00000000-0000-4000-8000-000000000000")).status).toBe(404);
+    const unknown = "00000000-0000-4000-8000-000000000000";
+    // A right to the cluster is none to read other nodes, nor to learn which there are.
+    const key = await bench.keyFor(["nodes::cluster"], [`tgrn:tg::nodes:cluster/${fqdn}`]);
+    for (const [uid, answered] of [
+      [stranger, answer],
+      [stranger, await promote(stranger, key)],
+      [unknown, await promote(unknown, key)],
+    ] as const) {
+      const line = `nodeID: node ${uid} is no member of ${fqdn}; let it join first`;
+      expect([answered.status, answered.json]).toEqual([422, [line]]);
+    }
     expect((await bench.call("PUT", `/cluster/no.example.net/active/${a}`)).status).toBe(404);
     expect([await clusterOf(b), await clusterOf(stranger)]).toEqual([undefined, undefined]);
   });

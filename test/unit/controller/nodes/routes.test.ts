@@ -187,6 +187,16 @@ describe("PUT /node/{nodeID}", () => {
     expect(await bench.fleet.node(one.uid)).toEqual(one);
   });
 
+  it("lets nobody join again without nodes::cluster when an operator takes the node out meanwhile", async () => {
+    const key = await bench.keyFor(["nodes::manage"]);
+    const cluster = "pair.example.net";
+    for (let round = 0; round < 5; round += 1) {
+      await bench.fleet.services.nodes.update(one.uid, { cluster }, "test");
+      await Promise.all([put({ cluster: null }), put({ cluster }, key), put({ cluster }, key)]);
+      expect((await bench.fleet.node(one.uid))?.cluster).toBeUndefined();
+    }
+  });
+
   it("takes nodes::manage on the node and nodes::cluster on the cluster, and nothing less", async () => {
     const on = [`tgrn:tg::nodes:node/${one.uid}`, "tgrn:tg::nodes:cluster/pair.example.net"];
     const key = await bench.keyFor(["nodes::manage", "nodes::read", "nodes::cluster"], on);
@@ -345,6 +355,7 @@ describe("PUT /node/{nodeID}/keys/{keyName}", () => {
       [{ crv: "P-256" }, /^crv: /],
       [{ kty: "RSA" }, /^kty: /],
       [{ x: "A" }, /^x: must be 32 bytes/],
+      [{ more: "a".repeat(4096) }, /: must not be longer than 4096 as JSON$/],
     ] as const) {
       expect((await put("a", { ...jwk, ...change })).json).toEqual([expect.stringMatching(line)]);
     }
