@@ -122,7 +122,9 @@ const rowOf = (columns: readonly string[], row: readonly unknown[]): StoredRow =
 /** Parses a value; the frequent ones without a schema, since there are millions. */
 function valueOf(value: unknown): StoredRow[string] {
   if (typeof value === "string" || typeof value === "number" || value === null) return value;
-  return new Uint8Array(Buffer.from(Bytes.parse(value).base64, "base64"));
+  const bytes = Bytes.safeParse(value);
+  if (!bytes.success) throw new Error("a value of a row is no text, number, null or bytes");
+  return new Uint8Array(Buffer.from(bytes.data.base64, "base64"));
 }
 
 function readHeader(path: string, text: string): BackupHeader {
