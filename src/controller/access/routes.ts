@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Tags } from "../../protocol/values/values.ts";
 import { builtinPolicies, RESERVED_PREFIXES } from "./policies/builtin.ts";
-import { canonicalAction, isKnownAction, ORGANIZATION, permissions, tgrn } from "./policies/permissions.ts";
+import { canonicalAction, isKnownAction, ORGANIZATION, permissions, TAGGED, tgrn } from "./policies/permissions.ts";
 import { PolicyBody, PolicyName, sizeProblem, type Policy } from "./policies/policy.ts";
 import { simulate, type HeldPolicy } from "./policies/simulate.ts";
 import type { AccessStore } from "./store.ts";
@@ -53,7 +53,12 @@ const Simulation = z
     (body) => [body.serviceUser, body.user, body.policies].filter((given) => given !== undefined).length === 1,
     "needs one of serviceUser, user and policies",
   )
-  .meta({ id: "PolicySimulation", examples: [{ policies: [EXAMPLE], action: "nodes::read" }] });
+  .meta({
+    id: "PolicySimulation",
+    description:
+      "Also requires `users::read` on the user and, for a node or cluster without `tags`, `nodes::read` on it",
+    examples: [{ policies: [EXAMPLE], action: "nodes::read" }],
+  });
 
 const Simulated = z
   .object({
@@ -222,8 +227,17 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       access: { to: "resource", permissions: ["permissions::read"], resource: () => ORGANIZATION },
       body: { schema: Simulation },
       answers: { 200: { description: "The decision", schema: Simulated }, ...refusals, ...badBody },
-      handle: async ({ body }) => {
-        const { resource: name, tags = await deps.resourceTags.of(name) } = body;
+      handle: async ({ body, caller }) => {
+        const { resource: name, serviceUser, policies } = body;
+        if (policies === undefined) {
+          await caller.require(
+            ["users::read"],
+            serviceUser === undefined ? ORGANIZATION : tgrn.serviceUser(serviceUser),
+          );
+        }
+        // The decision on conditions shows the tags that count.
+        if (body.tags === undefined && name.startsWith(TAGGED)) await caller.require(["nodes::read"], name);
+        const { tags = await deps.resourceTags.of(name) } = body;
         return Response.json(simulate(await heldIn(access, body), canonicalAction(body.action), { name, tags }));
       },
     }),

@@ -85,6 +85,22 @@ describe("a simulation", () => {
     expect(await simulate({ user: "admin", action })).toMatchObject({ decision: "allow" });
   });
 
+  it("shows neither the policies of a user nor the tags of a node to who may not read them", async () => {
+    const key = await bench.keyFor(["permissions::read"]);
+    const ask = async (json: object, by = key) =>
+      (await bench.call("POST", "/v2/policy/simulate", { key: by, json: { action: "nodes::read", ...json } })).json;
+    const resource = tgrn.node(uid);
+    const missing = (action: string, on: string) => ({ code: "forbidden", details: { action, resource: on } });
+    for (const name of ["bot", "nobody"]) {
+      expect(await ask({ serviceUser: name })).toMatchObject(missing("users::read", tgrn.serviceUser(name)));
+    }
+    expect(await ask({ user: "admin" })).toMatchObject(missing("users::read", "*"));
+    expect(await ask({ policies: [READER], resource })).toMatchObject(missing("nodes::read", resource));
+    expect(await ask({ policies: [READER], resource, tags: {} })).toMatchObject({ decision: "none" });
+    const more = await bench.keyFor(["permissions::read", "users::read", "nodes::read"]);
+    expect(await ask({ serviceUser: "bot", resource }, more)).toMatchObject({ decision: "allow" });
+  });
+
   it("needs permissions::read on everything, and records nothing", async () => {
     const key = await bench.keyFor(["permissions::read"], [tgrn.policy("reader")]);
     const answer = await bench.call("POST", "/v2/policy/simulate", {
