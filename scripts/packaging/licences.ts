@@ -3,11 +3,21 @@ import { join } from "node:path";
 import type { Component } from "./components.ts";
 
 const TEXT = /^(licen[cs]e|copying|notice|copyright)/i;
+const README = /^readme(\.md)?$/i;
+/** A section of a README from its heading to the next one. */
+const SECTION = /^#+\s*licen[cs]e\s*$(.*?)(?=^#+\s|$(?![^]))/ims;
 
-/** Returns the licence text of a package. Throws if it has none, unless its licence is the project's own. */
+/**
+ * Returns the licence text of a package: its files, or the section of its README that has a copyright. Throws if it has none, unless its
+ * licence is the project's own.
+ */
 export function licenceText({ name, licence }: Component, folder: string, own: string): string {
-  const files = readdirSync(folder).filter((file) => TEXT.test(file));
+  const all = readdirSync(folder);
+  const files = all.filter((file) => TEXT.test(file));
   if (files.length === 0) {
+    const readme = all.find((file) => README.test(file));
+    const section = readme === undefined ? "" : (SECTION.exec(readFileSync(join(folder, readme), "utf8"))?.[1] ?? "");
+    if (/^copyright /im.test(section)) return section.trim();
     if (licence === "Apache-2.0") return own;
     throw new Error(`${name} comes without the text of its licence (${licence})`);
   }

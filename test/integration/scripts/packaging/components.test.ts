@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
@@ -60,6 +60,10 @@ describe("the bill of materials", () => {
     expect(() => componentsOf(["node_modules/b/x.js"], { packages })).toThrow("node_modules/b is not in the lockfile");
     const folder = tempDir();
     expect(() => licenceText({ ...componentAt("node_modules/zod", lockfile) }, folder, "own")).toThrow("zod comes");
+    writeFileSync(join(folder, "README.md"), "# zod\n\n## License\n\nMIT\n");
+    expect(() => licenceText({ ...componentAt("node_modules/zod", lockfile) }, folder, "own")).toThrow("zod comes");
+    writeFileSync(join(folder, "README.md"), "# zod\n\n## License\n\nCopyright (c) Z\n\nTake it.\n\n## More\n");
+    expect(licenceText(componentAt("node_modules/zod", lockfile), folder, "own")).toBe("Copyright (c) Z\n\nTake it.");
   });
 
   it("finds the innermost package of a path", () => {
