@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { Page, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
+import { numberIn } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
@@ -11,6 +11,7 @@ import type { Alerts } from "./alerts.ts";
 import type { EventLog } from "./service.ts";
 
 const tag = "Alerts";
+const MAX_UNIX_SECONDS = 253_402_300_799;
 const NodeParams = z.object({ nodeID: Uid });
 const PageQuery = z.strictObject(Page);
 /** Rejects all parameters, as other lists reject unknown ones. */
@@ -60,11 +61,13 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       tag,
       isDeprecated: true,
       access: onNodes,
-      query: PageQuery,
+      query: PageQuery.extend({
+        timestamp: numberIn(0, MAX_UNIX_SECONDS).optional().meta({ description: "Not before; Unix seconds" }),
+      }),
       answers: { ...legacy },
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, ["alerts::read"], undefined);
-        const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
+        const filter = { ...newestFirst(query), ...defined({ nodeIds, from: query.timestamp }) };
         const { items } = await events.find(filter);
         return Response.json(items.map(legacyAlert), { headers: DEPRECATION });
       },
@@ -102,7 +105,8 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       method: "DELETE",
       path: "/v2/alert/{nodeID}/{alertType}",
       operationId: "dismissAlert",
-      summary: "Resolve and dismiss one type of alert of a node; `Identity Shared` also requires `nodes::manage`",
+      summary:
+        "Resolve and dismiss one type of alert of a node, if it is open; `Identity Shared` also requires `nodes::manage`",
       tag,
       access: onNode,
       params: z.object({
@@ -113,9 +117,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       handle: async ({ params: { nodeID, alertType }, caller }) => {
         // Dismissing it releases a held identity.
         if (alertType === "Identity Shared") await caller.require(["nodes::manage"], tgrn.node(nodeID));
-        if (!(await alerts.dismiss(nodeID, alertType, caller.name))) {
-          throw new InputError("not-found", `node ${nodeID} has no open alert '${alertType}'`);
-        }
+        if (!(await alerts.dismiss(nodeID, alertType, caller.name))) await requireNode(nodes, nodeID);
         return Response.json({});
       },
     }),
