@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { Fqdn, NodeName, Uid } from "../../protocol/values/values.ts";
+import { Fqdn, NodeName, Tags, Uid } from "../../protocol/values/values.ts";
 import { ORGANIZATION, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
@@ -12,6 +12,19 @@ import type { ClusterService } from "./service.ts";
 const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN }: { readonly clusterFQDN: string }): string => tgrn.cluster(clusterFQDN);
+const isEmpty = (value: object): boolean => Object.keys(value).length === 0;
+/** Body of a new cluster. Existing clients send the whole record with nothing set but its name. */
+const NewCluster = z
+  .strictObject({
+    name: NodeName,
+    tags: Tags.refine(isEmpty, "must be empty: PUT /cluster/{clusterFQDN}/tags sets them").nullish(),
+    device: z.record(z.string().max(64), z.unknown()).nullish().meta({ description: "Ignored" }),
+    config: z
+      .record(z.string().max(64), z.unknown())
+      .refine(isEmpty, "must be empty: each section has a path below /cluster/{clusterFQDN}/config")
+      .nullish(),
+  })
+  .meta({ examples: [{ name: "pair" }] });
 
 /** Returns a cluster. @throws {InputError} `not-found` */
 export async function clusterOf(clusters: Pick<ClusterService, "get">, fqdn: string): Promise<ClusterRecord> {
@@ -78,14 +91,14 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       summary: "Create a cluster without members",
       tag,
       access: { to: "resource", permissions: ["nodes::cluster"], resource: () => ORGANIZATION },
-      body: { schema: z.strictObject({ name: NodeName }).meta({ examples: [{ name: "pair" }] }) },
+      body: { schema: NewCluster },
       answers: {
         200: { description: "The cluster", schema: PublicCluster },
         ...refusals,
         ...badBody,
       },
       handle: async ({ body, caller }) =>
-        Response.json(publicCluster(await clusters.create(body, caller.name), () => false)),
+        Response.json(publicCluster(await clusters.create({ name: body.name }, caller.name), () => false)),
     }),
     route({
       method: "GET",

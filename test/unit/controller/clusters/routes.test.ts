@@ -29,6 +29,16 @@ describe("clusters", () => {
     expect(await bench.fleet.services.clusters.all()).toEqual([]);
   });
 
+  it("are created by the whole record with nothing set but its name", async () => {
+    const device = { vendor: "", model: "", mac: "", lan: null, wan_type: "", wan: "" };
+    const record = { name: "pair", tags: null, device, config: {} };
+    expect((await bench.call("POST", "/cluster", { json: record })).json).toMatchObject({ name: "pair", tags: {} });
+    for (const part of [{ tags: { a: "b" } }, { config: { network: {} } }]) {
+      const { status, json } = await bench.call("POST", "/cluster", { json: { ...record, name: "other", ...part } });
+      expect([status, json]).toEqual([422, [expect.stringMatching(/^(?:tags|config): must be empty: /)]]);
+    }
+  });
+
   it("have names of their own", async () => {
     await bench.call("POST", "/cluster", { json: { name: "pair" } });
     const again = await bench.call("POST", "/cluster", { json: { name: "pair" } });
