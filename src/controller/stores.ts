@@ -27,7 +27,7 @@ import type { Transact } from "./store/transact.ts";
 import { Uncounted } from "./store/trimmer.ts";
 import { triggerStore, type TriggerStore } from "./triggers/store.ts";
 
-/** What the controller keeps, one part per entity: in the database, or in an open transaction. */
+/** Stores of the controller, one per entity: of the database, or of an open transaction. */
 export interface Stores {
   readonly meta: MetaStore;
   readonly licenses: LicenseStore;

@@ -45,7 +45,7 @@ const Simulation = z
     serviceUser: z.string().max(128).optional(),
     user: z.string().max(254).optional().meta({ description: "Name of an API key" }),
     policies: z.array(PolicyBody).max(64).optional().meta({ description: "Policies that need not be stored" }),
-    action: z.string().refine(isKnownAction, "is no permission of this API: GET /v2/permission lists them"),
+    action: z.string().refine(isKnownAction, "is not a permission of this API: GET /v2/permission lists them"),
     resource: z.string().max(512).default(ORGANIZATION).meta({ description: "A resource name; `*` for none" }),
     tags: Tags.optional().meta({ description: "Tags in place of those of the node or cluster" }),
   })

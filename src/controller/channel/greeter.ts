@@ -90,7 +90,7 @@ interface NewSocket {
   readonly done: () => void;
 }
 
-/** What follows from a stored session: changed documents of all nodes, and whether it came from yet another address outside its lock. */
+/** Consequences of a stored session: changed documents of all nodes, and whether it came from yet another address outside its lock. */
 interface Stored {
   readonly changed: Awaited<ReturnType<Documents["refresh"]>>;
   readonly isElsewhere: boolean;

@@ -88,7 +88,7 @@ export class ClusterService {
       const promoted = members.includes(uid) ? await tx.nodes.get(uid) : undefined;
       if (promoted === undefined) {
         // The same for a node that does not exist: the caller may not be permitted to read it.
-        const text = `node ${uid} is no member of ${fqdn}; let it join first`;
+        const text = `node ${uid} is not a member of ${fqdn}; put it into the cluster first`;
         throw new InputError("invalid-body", text, { details: { field: "nodeID" } });
       }
       const nodes = (await readAll(tx, members)).filter((node) => node !== undefined);

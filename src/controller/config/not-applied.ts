@@ -24,7 +24,7 @@ export function warnOf(
   concerns: (issue: ConfigIssue) => boolean = () => true,
 ): Response {
   const whole = notApplied(section, node);
-  // What a section says may be odd also where no node applies it.
+  // A section that no node applies can have issues, too.
   const isJudged = whole === undefined || !appliedSections.has(section);
   const found = isJudged ? issuesOf(section, node).filter(concerns) : [];
   const more = found.length > MAX_ISSUES ? [`and ${found.length - MAX_ISSUES} more`] : [];

@@ -53,7 +53,7 @@ const SECTION_PATHS: readonly SectionPath[] = [
 /** Declares the header of `warnOf`. */
 export const warned = {
   [WARNING_HEADER]: {
-    description: "Why what is stored is not applied, or not as written; absent if it is, as far as known",
+    description: "Reasons why the section or values of it are not applied as written; absent if none is known",
     schema: z.string(),
   },
 };

@@ -52,7 +52,7 @@ const ADD = statement<Omit<OutputRow, "seq">>()((db, value) =>
 
 export function containerOutputStore(executor: Executor, uncounted: Uncounted): ContainerOutputStore {
   const db = executor.$extendTables<OutputTables>();
-  /** Drops the oldest rows, of one node or of all, of which the last one reaches beyond `most` characters. */
+  /** Drops the oldest rows, of one node or of all, until the rest has at most `most` characters. */
   const drop = async (most: number, node?: string): Promise<void> => {
     const where = node === undefined ? sql`` : sql`where node = ${node}`;
     const { rows } = await sql<{ readonly chars: number | null }>`

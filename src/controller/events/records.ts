@@ -43,7 +43,7 @@ export interface AuditRecord {
   readonly origin: RecordOrigin;
 }
 
-/** What an audit of the organization is about: a change, or an authentication. */
+/** Subject of an audit of the organization: a change, or an authentication. */
 export type OrgAuditKind = "config" | "user";
 
 /** An audit of the organization: who changed what, or who authenticated. Times in Unix seconds, `uid` sortable by time. */
@@ -74,7 +74,7 @@ export interface OrgAuditFilter extends Partial<
   readonly offset: number;
 }
 
-/** What a change is about; by default a change of the node or cluster of the event, or of the organization. */
+/** Subject of a change; by default the node or cluster of the event, or the organization. */
 export interface ChangedItem {
   readonly action: "create" | "change" | "delete" | "action";
   readonly type?: string;

@@ -69,7 +69,7 @@ const SUBJECTS: ReadonlyMap<string, EventRecord["subject"]> = new Map([
   ["Certificate Expiring", "Certificate"],
 ]);
 
-/** Returns what an event is about whose type does not tell: a node, a cluster, which has a name alone, or else the organization. */
+/** Returns the subject of an event whose type does not determine it: a node, a cluster (by its name), or else the organization. */
 function subjectOf({ uid, name }: NodeLabel): EventRecord["subject"] {
   if (uid !== "") return "Node";
   return name === "" ? "Org" : "Cluster";

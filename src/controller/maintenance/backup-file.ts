@@ -33,7 +33,7 @@ const Line = z.union([
   z.strictObject({ table: z.string(), columns: z.array(z.string()), rows: z.array(z.array(z.unknown())) }),
   z.strictObject({ end: z.object({ sha256: z.string() }) }),
 ]);
-/** What every version of the format begins with. */
+/** Members of the first line in every version of the format. */
 const AnyHeader = z.object({ format: z.literal("holdfast-controller-backup"), version: z.int() });
 
 /**
@@ -93,7 +93,10 @@ export async function openBackup(path: string): Promise<OpenBackup> {
       return { text: Buffer.from(value).toString("utf8"), before };
     } catch (error) {
       if (error instanceof InputError && error.code === "not-gzip") throw foreign(path, error);
-      throw error instanceof HostError ? error : damaged(path, toError(error).message, error);
+      if (error instanceof HostError) throw error;
+      // The error of the archive repeats the path; its cause names the reason alone.
+      const reason = toError(error);
+      throw damaged(path, toError(reason.cause ?? reason).message, error);
     }
   };
   const header = readHeader(path, (await next())?.text ?? "");
@@ -103,8 +106,8 @@ export async function openBackup(path: string): Promise<OpenBackup> {
       for (let line = await next(); line !== undefined; line = await next()) {
         const part = readLine(path, line.text);
         if ("end" in part) {
-          if (part.end.sha256 !== line.before) throw damaged(path, "its checksum is another one");
-          if ((await next()) !== undefined) throw damaged(path, "something follows its end");
+          if (part.end.sha256 !== line.before) throw damaged(path, "its checksum does not match");
+          if ((await next()) !== undefined) throw damaged(path, "data follows its end");
           return;
         }
         yield "file" in part

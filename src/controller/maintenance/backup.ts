@@ -56,7 +56,7 @@ async function openSource(place: Place, stack: AsyncDisposableStack): Promise<St
   if (!(await hasDatabase(place.dataDir))) {
     throw new InputError(
       "store-empty",
-      `${placeText(place)} does not exist; give --data, or --store if the store is a PostgreSQL`,
+      `${placeText(place)} does not exist; give --data, or --store if the store is in PostgreSQL`,
     );
   }
   try {

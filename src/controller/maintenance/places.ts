@@ -20,7 +20,7 @@ export interface Place {
 /** File of the embedded store in a data directory. */
 export const DATABASE = "controller.db";
 
-/** What a controller needs besides its store, so that nodes accept it and encrypted volumes open. */
+/** Files that a controller needs besides its store, for nodes to accept it and for encrypted volumes to open. */
 export const KEY_PARTS: ReplacedParts = { folders: ["keys", "tls", "registry"], files: ["admin.key"], databases: [] };
 
 /** Names a store in messages. */
@@ -104,7 +104,7 @@ export function checkSchema(schema: number, what: string): void {
   );
 }
 
-/** @throws {InputError} `store-moved` if the content of a store was migrated to another one, which goes on */
+/** @throws {InputError} `store-moved` if the content of a store was migrated to another one */
 export async function checkNotMoved({ db }: Pick<StoreDatabase, "db">, what: string): Promise<void> {
   const movedTo = await metaStore(db).get("moved-to");
   if (movedTo === undefined) return;

@@ -115,7 +115,7 @@ async function raiseVersions(tx: OpenTransaction, seconds: number): Promise<void
 
 /**
  * Moves the content of a store to another one, with the keys and certificates if the data directory is another one, too. The former
- * store is marked, so that no controller goes on with it. A crash at any moment leaves the target as it was, or whole.
+ * store is marked, so that no controller starts on it. A crash at any moment leaves the target as it was, or whole.
  * @throws as `restore`; {InputError} `store-empty`, `store-moved`
  */
 export async function migrate(from: Place, to: Place, options: ReplaceOptions, deps: MaintenanceDeps): Promise<void> {

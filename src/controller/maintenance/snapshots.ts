@@ -67,7 +67,7 @@ export async function serveSnapshots(
     await discard();
     await listenOnSocket(server, join(dataDir, SOCKET), 0o600);
   } catch (error) {
-    log.warn({ err: toError(error) }, "no backups while this controller runs");
+    log.warn({ err: toError(error) }, "cannot listen for backups; stop the controller to make one");
   }
   return async () => {
     for (const socket of sockets) socket.destroy();

@@ -5,7 +5,7 @@ import { nearest } from "../../lib/text/nearest.ts";
 import { parseStoreUrl, type PostgresSettings } from "../store/postgres-settings.ts";
 import type { Place } from "./places.ts";
 
-/** What `holdfast controller` does instead of running. */
+/** A task of `holdfast controller` on a store; without one the controller runs. */
 export type Task = "backup" | "restore" | "migrate";
 
 export const isTask = (word: string | undefined): word is Task =>

@@ -16,7 +16,7 @@ export interface Location {
   readonly zipcode?: string | undefined;
 }
 
-/** Places of addresses, from the operator's geolocation file. */
+/** Looks up locations of addresses in the operator's geolocation file. */
 export interface Locations {
   /** Returns the place of an address; undefined if it is unknown. */
   of(address: string): Location | undefined;

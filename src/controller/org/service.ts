@@ -7,7 +7,7 @@ import { JsonObject } from "../../protocol/values/values.ts";
 const Text = z.string().max(256);
 const Contact = z.strictObject({ name: Text.nullish(), phone: Text.nullish(), email: Text.nullish() });
 
-/** What an organization says of itself. Reads and writes have the same form; unset fields are absent or null. */
+/** Settings of the organization. Reads and writes have the same form; unset fields are absent or null. */
 export const Profile = z
   .object({
     name: Text.optional(),
@@ -20,7 +20,7 @@ export const Profile = z
   .meta({ id: "OrganizationProfile" });
 export type Profile = z.infer<typeof Profile>;
 
-/** How people sign in to the portal. */
+/** Settings of the sign-in to the portal. */
 export const PortalAuth = z
   .object({
     idp_provider: z

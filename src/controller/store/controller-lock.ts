@@ -5,7 +5,7 @@ import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { storeError, unavailable } from "./postgres-errors.ts";
 
-/** The controller that uses a database, as a second one is told. */
+/** The controller that uses a database, as the message to a second one names it. */
 export interface LockHolder {
   readonly name: string;
   readonly address: string;
@@ -167,7 +167,7 @@ async function lock(client: Client, { address, holder }: LockOptions, token: str
       : `the controller ${found.name} at ${found.address}, started at ${found.started_at}`;
   // The server may not have noticed yet that the connection that held it is gone.
   if (!isFirst && found !== undefined && found.token !== token) throw new TakenOver(address, by);
-  throw new HostError("state-locked", `the store ${address} is held by ${by}; only one may use it at a time`, {
+  throw new HostError("state-locked", `the store ${address} is held by ${by}; end that one, or name another database`, {
     details: found === undefined ? {} : { name: found.name, address: found.address, startedAt: found.started_at },
   });
 }

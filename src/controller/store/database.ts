@@ -1,7 +1,7 @@
 import { sql, type Kysely, type RawBuilder, type SqlBool, type Transaction } from "kysely";
 import { InternalError } from "../../errors.ts";
 
-/** What runs statements: the database itself, or a transaction. An area names its tables with `db.$extendTables<NodeTables>()`. */
+/** Runs statements: the database itself, or a transaction. An area names its tables with `db.$extendTables<NodeTables>()`. */
 export type Executor = Kysely<object>;
 
 /** An open transaction; usable wherever an executor is. */
@@ -35,7 +35,7 @@ export interface StoreDatabase {
   close(): Promise<void>;
 }
 
-/** How the engines differ where the query builder does not bridge it. */
+/** Differences between the engines that the query builder does not cover. */
 export interface Engine {
   readonly name: "sqlite" | "postgres";
   readonly types: {

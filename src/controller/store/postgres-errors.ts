@@ -1,5 +1,6 @@
 import { DatabaseError } from "pg";
-import { AgentError, HostError, InputError, toError } from "../../errors.ts";
+import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
+import { UNKNOWN_ISSUER } from "../../host/net/authorities.ts";
 
 /** Reports whether a transaction failed only because of another one: 40001 serialization failure, 40P01 deadlock. */
 export function isConflict(error: unknown): boolean {
@@ -48,8 +49,13 @@ export function unavailable(address: string, reason: string, cause?: unknown): H
   return new HostError("store-unavailable", `the store ${address} cannot be used: ${reason}`, { cause });
 }
 
-/** Node reports several addresses that all failed as an error without a message. */
+/** Node reports several addresses that all failed as an error without a message, and advises options of its own for certificates. */
 function reasonOf(error: unknown): string {
+  const code = errnoOf(error) ?? "";
+  // A signature fails if the issuer has the name of a trusted authority and another key.
+  if (UNKNOWN_ISSUER.has(code) || code === "CERT_SIGNATURE_FAILURE") {
+    return "no trusted authority has issued the certificate of the server; give the authority's by --store-ca-file";
+  }
   if (error instanceof AggregateError) return error.errors.map((one) => toError(one).message).join("; ");
   return toError(error).message;
 }

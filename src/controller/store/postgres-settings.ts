@@ -2,14 +2,15 @@ import { isIP } from "node:net";
 import type { ClientConfig } from "pg";
 import { HostError, InputError, toError } from "../../errors.ts";
 import { readRegularFileSync } from "../../host/files/regular-file.ts";
+import { everyAuthority } from "../../host/net/authorities.ts";
 
-/** How a controller reaches its PostgreSQL. */
+/** Settings of a controller's connections to PostgreSQL. */
 export interface PostgresSettings {
   /** Address as parsed by `parseStoreUrl`. */
   readonly address: PostgresAddress;
   /** File with the password, read for every connection, so that it can be changed without a restart. */
   readonly passwordFile?: string | undefined;
-  /** File with the certificates of the authorities that the server's certificate is checked against, in PEM; the system's without. */
+  /** File with the certificates of the authorities that the server's certificate is checked against, in PEM. Without it, those of the system and of Node. */
   readonly caFile?: string | undefined;
   /** Time limits in milliseconds, of which tests give shorter ones. */
   readonly limits?: Partial<PostgresLimits> | undefined;
@@ -49,7 +50,7 @@ const FORM = "postgres://USER@HOST:PORT/DATABASE";
 export function parseStoreUrl(text: string): PostgresAddress {
   const url = URL.parse(text);
   if (url === null || !["postgres:", "postgresql:"].includes(url.protocol)) {
-    throw refused("it is no address of a PostgreSQL database");
+    throw refused("not the address of a PostgreSQL database");
   }
   if (url.password !== "") {
     throw refused("a password in the address would show in the list of processes; give --store-password-file");
@@ -62,7 +63,9 @@ export function parseStoreUrl(text: string): PostgresAddress {
   if (unknown !== undefined) throw refused(`the option '${unknown}' is not known; sslmode is the only one`);
   const [mode] = modes;
   if (modes.length > 1 || (mode !== undefined && mode !== "verify-full" && mode !== "disable")) {
-    throw refused("sslmode is verify-full or disable; what lies between encrypts without knowing who answers");
+    throw refused(
+      "sslmode must be verify-full or disable; the other modes do not check the certificate and the name of the server",
+    );
   }
   const isSocket = host.startsWith("/");
   if (isSocket && mode === "verify-full") throw refused("a Unix socket has no certificate; leave sslmode out");
@@ -101,7 +104,7 @@ export function connectionOf({ address, passwordFile, caFile }: PostgresSettings
   const { host, port, user, database, isVerified } = address;
   if (!isVerified && caFile !== undefined) {
     throw refused(
-      `--store-ca-file says that the server is checked, and the address does not; add ?sslmode=verify-full`,
+      "--store-ca-file has no effect, because the certificate of this server is not checked; add ?sslmode=verify-full",
     );
   }
   return {
@@ -112,7 +115,7 @@ export function connectionOf({ address, passwordFile, caFile }: PostgresSettings
     // Called only if the server asks for one. A function also keeps the driver from looking in the home directory.
     password: () => readPassword(passwordFile),
     ssl: isVerified
-      ? { rejectUnauthorized: true, ...(caFile === undefined ? {} : { ca: readAuthorities(caFile) }) }
+      ? { rejectUnauthorized: true, ca: caFile === undefined ? everyAuthority() : readAuthorities(caFile) }
       : false,
     application_name: "holdfast controller",
     client_encoding: "UTF8",
@@ -134,7 +137,7 @@ function readAuthorities(path: string): string {
 
 function readPassword(path: string | undefined): string {
   if (path === undefined) {
-    throw new HostError("store-unavailable", "the server asks for a password; give --store-password-file");
+    throw new HostError("store-unavailable", "the PostgreSQL server asks for a password; give --store-password-file");
   }
   try {
     return readRegularFileSync(path, MAX_FILE_BYTES)

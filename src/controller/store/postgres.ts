@@ -206,7 +206,7 @@ class PostgresDriver implements Driver {
     this.#lock.check();
     // The server answers so if a statement failed, and the work went on as if it had not.
     if ((await connection.run("COMMIT")).command !== "ROLLBACK") return;
-    throw new InternalError("rolled-back", "a transaction went on after one of its statements had failed");
+    throw new InternalError("rolled-back", "a transaction continued after one of its statements had failed");
   }
 
   async rollbackTransaction(connection: PostgresConnection): Promise<void> {

@@ -203,7 +203,7 @@ export async function schemaOf({ db, engine }: Pick<StoreDatabase, "db" | "engin
 }
 
 /**
- * Brings a PostgreSQL database up to date, each version in one transaction: after a crash it goes on where it was. The caller holds
+ * Brings a PostgreSQL database up to date, each version in one transaction: after a crash it continues where it stopped. The caller holds
  * the lock of the controller.
  * @throws {HostError} `state-too-new` if a newer version left it, and this version cannot use it
  */

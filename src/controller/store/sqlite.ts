@@ -33,7 +33,7 @@ export function openSqliteStore(path: string, isExpected = false): StoreDatabase
   throw new HostError("storage-unavailable", `${path} cannot be written`, { details: { path } });
 }
 
-/** Opens a database in memory, which is gone when it is closed. */
+/** Opens a database in memory, which is discarded when it is closed. */
 export function openMemoryStore(): StoreDatabase {
   const sql = new DatabaseSync(":memory:");
   migrateSchema(sql, sqliteMigrations());

@@ -88,7 +88,10 @@ function openOrReplace(path: string, options: DatabaseOptions): Database {
     }
     switch (sqliteCode(error)) {
       case SQLITE_BUSY:
-        throw new HostError("state-locked", `${path} is held by another process`, { cause: error, details: { path } });
+        throw new HostError("state-locked", `${path} is held by another process; end that process first`, {
+          cause: error,
+          details: { path },
+        });
       case SQLITE_CORRUPT:
       case SQLITE_NOTADB:
         if (options.onDamage !== "refuse") return beginAnew(path, options);

@@ -25,7 +25,7 @@ export interface Replacement {
   discard(): Promise<void>;
 }
 
-/** What of a directory a replacement replaces. */
+/** Parts of a directory that a replacement replaces. */
 export interface ReplacedParts {
   /** Folders whose files are replaced as a whole. */
   readonly folders: readonly string[];
@@ -157,7 +157,7 @@ function installDatabase(staged: string, path: string): void {
   }
 }
 
-/** Keeps other processes from a SQLite file. */
+/** Locks a SQLite file against other processes. */
 export interface HeldDatabase {
   close(): void;
 }
@@ -179,7 +179,10 @@ export function lockDatabase(path: string): HeldDatabase {
     const code = sqliteCode(error);
     if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) throw stateDamaged(path, error);
     if (code !== SQLITE_BUSY) throw error;
-    throw new HostError("state-locked", `${path} is held by another process`, { cause: error, details: { path } });
+    throw new HostError("state-locked", `${path} is held by another process; end that process first`, {
+      cause: error,
+      details: { path },
+    });
   }
   return { close: () => sql.close() };
 }

@@ -6,7 +6,7 @@ import { isListed, proxyFor, type ProxySettings } from "../../lib/net/proxy.ts";
 import { refusalOf } from "../../lib/net/transfer-address.ts";
 import { untilAborted } from "../../lib/async/until-aborted.ts";
 import type { AddressPolicy } from "../../protocol/triggers/transfer.ts";
-import { everyAuthorityContext } from "./authorities.ts";
+import { everyAuthorityContext, UNKNOWN_ISSUER } from "./authorities.ts";
 import { ByteStream } from "./byte-stream.ts";
 import type { Clock } from "../clock.ts";
 import { firstOf, openTunnel, settled } from "./dial.ts";
@@ -49,14 +49,6 @@ export interface GuardedConnectorOptions {
   readonly ownAddresses?: () => readonly string[];
 }
 
-/** Errors of certificates that the system's authorities may still vouch for. */
-const UNKNOWN_ISSUER: ReadonlySet<string> = new Set([
-  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
-  "UNABLE_TO_GET_ISSUER_CERT",
-  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
-  "SELF_SIGNED_CERT_IN_CHAIN",
-  "DEPTH_ZERO_SELF_SIGNED_CERT",
-]);
 const UNTRUSTED = /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|HOSTNAME_MISMATCH)/;
 
 /** Creates a connector over the machine's sockets. */

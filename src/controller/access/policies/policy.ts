@@ -21,7 +21,7 @@ const Effect = z.enum(["allow", "deny", "noop"]).meta({ description: "`noop` has
 const Action = z
   .string()
   .max(128)
-  .refine(isKnownAction, "is no permission of this API: GET /v2/permission lists them, and no wildcard is one")
+  .refine(isKnownAction, "is not a permission of this API: GET /v2/permission lists them; wildcards are not allowed")
   .meta({ description: "A permission such as `nodes::read`, kept as written" });
 
 /** `*`, a resource name, or the names of one type, which end in `/*`. */

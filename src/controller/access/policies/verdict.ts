@@ -3,7 +3,7 @@ import { testOf, type Tags } from "./conditions.ts";
 import { anyOf, canonicalAction, TAGGED } from "./permissions.ts";
 import type { Policy } from "./policy.ts";
 
-/** What a permission is asked for. */
+/** A resource that a permission is decided for. */
 export interface Resource {
   readonly name: string;
   /** Tags that count for conditions; undefined if it has none, or if they are unknown. */
@@ -11,7 +11,7 @@ export interface Resource {
 }
 
 export type Effect = "allow" | "deny";
-/** `none` is a refusal, too: no policy allows it. */
+/** A decision; `none` refuses, too: no policy allows the operation. */
 export type Decision = Effect | "none";
 
 /** Policies reduced to the statements about some permissions, so that many resources can be judged. */
@@ -77,7 +77,7 @@ interface Rule {
 const coversIn = ({ resources, patterns }: Rule, name: string): boolean =>
   resources.has(name) || patterns.some((pattern) => resourceCovers(pattern, name));
 
-/** Returns the rules about permissions any of which is sufficient; a deny of any refuses. Pure, as everything here. */
+/** Returns the rules about permissions any of which is sufficient; a deny of any refuses. Pure. */
 export function rulesFor(policies: readonly Policy[], permissions: readonly string[]): Rules {
   const allows: Rule[] = [];
   const denies: Rule[] = [];

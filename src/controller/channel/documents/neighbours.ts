@@ -42,7 +42,7 @@ interface Step {
   readonly changes: ReadonlyMap<string, Change>;
 }
 
-/** A node before and after; undefined where it does not exist. */
+/** A node before and after a change; undefined if it does not exist. */
 interface Change {
   readonly before: Known | undefined;
   readonly after: Known | undefined;

@@ -185,6 +185,9 @@ describe("a restore", () => {
       const code = length < 2 ? "not-a-backup" : "backup-damaged";
       expect(await refusal(whole.subarray(0, length)), String(length)).toMatchObject({ code });
     }
+    expect(String(await refusal(whole.subarray(0, -20)))).toContain(
+      " is truncated or damaged (unexpected end of file); nothing was changed",
+    );
     const lines = text().split("\n");
     for (const count of sampleOf([...lines.keys()].slice(1, -1), 6, "lines of a backup")) {
       const cut = lines.slice(0, count).map((line) => `${line}\n`);

@@ -317,7 +317,10 @@ describe("the server's certificate", () => {
   test("of another authority, or for another name, is refused", async () => {
     const { cert } = await testCertificate({ hosts: [], isAuthority: true });
     const other = { address: address("127.0.0.1"), caFile: caFile(cert), limits: LIMITS };
-    await expect(open(other)).rejects.toEqual(unavailable("certificate"));
+    await expect(open(other)).rejects.toEqual(unavailable("--store-ca-file"));
+    await expect(open({ address: address("127.0.0.1"), limits: LIMITS })).rejects.toEqual(
+      unavailable("no trusted authority has issued the certificate of the server"),
+    );
     const named = { address: address("localhost"), caFile: caFile(authority), limits: LIMITS };
     await expect(open(named)).rejects.toEqual(unavailable("does not match certificate"));
   });

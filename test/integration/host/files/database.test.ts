@@ -53,6 +53,7 @@ describe("a database", () => {
     onTestFinished(() => void holder.kill("SIGKILL"));
     await once(holder.stdout, "data");
     expect(() => open(path, [], true)).toThrow(expect.objectContaining({ code: "state-locked", details: { path } }));
+    expect(() => open(path, [], true)).toThrow("end that process first");
     holder.kill("SIGKILL");
     await once(holder, "exit");
     open(path, [], true).sql.close();

@@ -84,10 +84,10 @@ describe("policies", () => {
       return answer.json;
     };
     expect(await wrong({ statements: [{ effect: "allow", actions: ["nodes::fly"] }] })).toEqual([
-      expect.stringMatching(/^statements\.0\.actions\.0: is no permission of this API/),
+      expect.stringMatching(/^statements\.0\.actions\.0: is not a permission of this API/),
     ]);
     expect(await wrong({ statements: [{ effect: "allow", actions: ["nodes::*"] }] })).toEqual([
-      expect.stringMatching(/^statements\.0\.actions\.0: .*no wildcard/),
+      expect.stringMatching(/^statements\.0\.actions\.0: .*wildcards are not allowed/),
     ]);
     expect(await wrong({ conditions: { all: { eq: { "tg:node:name": ["a"] } } } })).toEqual([
       expect.stringMatching(/^conditions\.all\.eq.*tg:node:tags:/),

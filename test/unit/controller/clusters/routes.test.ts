@@ -166,7 +166,7 @@ describe("the configured active member", () => {
       [stranger, await promote(stranger, key)],
       [unknown, await promote(unknown, key)],
     ] as const) {
-      const line = `nodeID: node ${uid} is no member of ${fqdn}; let it join first`;
+      const line = `nodeID: node ${uid} is not a member of ${fqdn}; put it into the cluster first`;
       expect([answered.status, answered.json]).toEqual([422, [line]]);
     }
     expect((await bench.call("PUT", `/cluster/no.example.net/active/${a}`)).status).toBe(404);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { connectionOf, parseStoreUrl } from "../../../../src/controller/store/postgres-settings.ts";
+import { everyAuthority } from "../../../../src/host/net/authorities.ts";
 
 test.each([
   ["postgres://u@db.example/s", { host: "db.example", port: 5432, user: "u", database: "s", isVerified: true }],
@@ -24,20 +25,27 @@ test.each([
 });
 
 test.each([
-  ["mysql://u@db/s", "no address"],
-  ["sqlite", "no address"],
+  ["mysql://u@db/s", "not the address"],
+  ["sqlite", "not the address"],
   ["postgres://u:p@db/s", "--store-password-file"],
   ["postgres://db/s", "lacks the user"],
   ["postgres://u@db", "lacks the user, the host or the database"],
   ["postgres://u@db/s/t", "lacks"],
   ["postgres://u@db/%zz", "broken escape"],
-  ["postgres://u@db/s?sslmode=require", "without knowing who answers"],
+  ["postgres://u@db/s?sslmode=require", "sslmode must be verify-full or disable"],
   ["postgres://u@db/s?sslmode=disable&sslmode=verify-full", "sslmode"],
   ["postgres://u@db/s?options=x", "'options' is not known"],
   ["postgres://u@%2Frun/s?sslmode=verify-full", "Unix socket"],
 ])("%s is refused", (text, why) => {
   expect(() => parseStoreUrl(text)).toThrow(expect.objectContaining({ code: "invalid-settings" }));
   expect(() => parseStoreUrl(text)).toThrow(why);
+});
+
+test("without a file of authorities those of the system and of Node are trusted", () => {
+  expect(connectionOf({ address: parseStoreUrl("postgres://u@db/s") }).ssl).toEqual({
+    rejectUnauthorized: true,
+    ca: everyAuthority(),
+  });
 });
 
 test("a file of authorities that is missing, or that nothing is checked against, is refused", () => {
