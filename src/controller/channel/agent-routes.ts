@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import type { z } from "zod";
-import { AgentError, InputError, toError } from "../../errors.ts";
+import { AgentError, HostError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { storageError } from "../../host/files/database.ts";
 import { errorCodes } from "../../protocol/values/error-codes.ts";
 import {
   ACTIVATION_PATH,
@@ -205,11 +204,16 @@ export class AgentRoutes {
       return answerError(response, status, error, BODY_NOT_READ.has(status) ? { connection: "close" } : {});
     }
     this.#deps.log.error({ err: error }, "request failed");
-    const refused = storageError(error);
-    if (refused !== undefined) return answerError(response, errorCodes["storage-unavailable"].http, refused);
+    if (error instanceof HostError && STORE_FAULTS.has(error.code)) {
+      const { message } = error;
+      return answerError(response, errorCodes["storage-unavailable"].http, { code: "storage-unavailable", message });
+    }
     answerError(response, 500, { code: "internal", message: "internal error" });
   }
 }
+
+/** A full disk, and a database server that cannot be used: one code for nodes, which come again later. */
+const STORE_FAULTS: ReadonlySet<string> = new Set(["storage-unavailable", "store-unavailable"]);
 
 function statusOf({ code }: InputError): number {
   return STATUS[code] ?? MALFORMED;
