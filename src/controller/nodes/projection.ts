@@ -1,5 +1,6 @@
 import { InputError } from "../../errors.ts";
-import type { PublicNode } from "./public-node.ts";
+import { isField, publicField, type FieldName } from "./public-node.ts";
+import type { ListedNode, Part } from "./records.ts";
 
 /** Requested fields of a node, each with the paths below it; undefined means everything but `config` and `shadow`. */
 export type Projection = ReadonlyMap<string, Branch>;
@@ -12,7 +13,10 @@ interface MutableBranch {
   readonly members: Map<string, MutableBranch>;
 }
 
-const BASE_SET = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"] as const;
+const BASE_SET = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"] as const satisfies readonly FieldName[];
+const PARTS = ["config", "heartbeat", "location", "shadow"] as const satisfies readonly Part[];
+/** Parts that are shown without a projection. */
+const SMALL: ReadonlySet<Part> = new Set(["heartbeat", "location"]);
 const LARGE: ReadonlySet<string> = new Set(["config", "shadow"]);
 const REQUESTABLE: ReadonlySet<string> = new Set([
   "name",
@@ -107,22 +111,35 @@ function open(branches: Map<string, MutableBranch>, name: string): MutableBranch
   return branch;
 }
 
-/** Returns the base fields of a node and the projected ones; missing fields are omitted. */
-export function projectNode(node: PublicNode, projection: Projection): Record<string, unknown> {
-  const base = BASE_SET.map((field): [string, unknown] => [field, node[field]]);
-  return Object.fromEntries([...base, ...membersOf(node, projection)]);
+/** Returns the parts of nodes that a list with this projection shows. */
+export function partsOf(projection: Projection | undefined): ReadonlySet<Part> {
+  return projection === undefined ? SMALL : new Set(PARTS.filter((part) => projection.has(part)));
 }
 
-function membersOf(value: object, branches: ReadonlyMap<string, Branch>): [string, unknown][] {
+/** Returns the base fields of a node and the projected ones; missing fields are omitted. */
+export function projectNode(record: ListedNode, projection: Projection): Record<string, unknown> {
+  const shown: Record<string, unknown> = {};
+  for (const field of BASE_SET) shown[field] = publicField(record, field);
+  for (const [name, branch] of projection) {
+    const value = isField(name) ? publicField(record, name) : undefined;
+    const part = value === undefined || branch.isWhole ? value : membersOf(value, branch.members);
+    if (part !== undefined) shown[name] = part;
+  }
+  return shown;
+}
+
+/** Returns the named members of an object; undefined for any other value. */
+function membersOf(value: unknown, branches: ReadonlyMap<string, Branch>): Record<string, unknown> | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   const own = new Map<string, unknown>(Object.entries(value));
-  return [...branches]
-    .filter(([name]) => own.has(name))
-    .flatMap(([name, branch]): [string, unknown][] => {
+  return Object.fromEntries(
+    [...branches].flatMap(([name, branch]): [string, unknown][] => {
+      if (!own.has(name)) return [];
       const inner = own.get(name);
-      if (branch.isWhole) return [[name, inner]];
-      if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return [];
-      return [[name, Object.fromEntries(membersOf(inner, branch.members))]];
-    });
+      const part = branch.isWhole ? inner : membersOf(inner, branch.members);
+      return part === undefined ? [] : [[name, part]];
+    }),
+  );
 }
 
 const invalid = (line: string): InputError => new InputError("invalid-query", line);

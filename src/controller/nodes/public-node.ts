@@ -12,49 +12,63 @@ export type View = "list" | "full" | "detail";
 
 const MAX_TAG = 128;
 
+const FIELDS = {
+  uid: ({ uid }) => uid,
+  name: ({ name }) => name,
+  fqdn: ({ fqdn }) => fqdn,
+  online: ({ isOnline }) => isOnline,
+  state: ({ state }) => state,
+  type: ({ type }) => type,
+  cluster: ({ cluster }) => cluster,
+  tags: ({ tags }) => tags,
+  tgTags: systemTags,
+  keys: ({ keys, clientKeys = {}, keyForm = "text" }) => shownKeys(keys, clientKeys, keyForm),
+  tgrn: ({ uid }) => tgrn.node(uid),
+  lastip: ({ lastIp }) => lastIp,
+  lock: lockOf,
+  last_connect: ({ lastConnect }) => lastConnect,
+  created_at: ({ createdAt }) => createdAt,
+  device: ({ device }) => device,
+  location: ({ location }) => location ?? {},
+  heartbeat: heartbeatOf,
+  lifecycleState: ({ lifecycleState }) => lifecycleState,
+  disconnectTime: ({ disconnectTime }) => disconnectTime,
+  orderID: ({ orderID }) => orderID,
+  config: ({ config }) => hideSecrets(config),
+  shadow: ({ reported, desired }) => ({ reported, desired }),
+} as const satisfies Readonly<Record<string, (record: ListedNode) => unknown>>;
+
+export type FieldName = keyof typeof FIELDS;
+
+/** Returns a field of the public form of a node, with empty secrets; undefined if it is unknown. */
+export function publicField(record: ListedNode, name: FieldName): unknown {
+  return FIELDS[name](record);
+}
+
+/** Reports whether nodes have a field of this name. */
+export const isField = (name: string): name is FieldName => Object.hasOwn(FIELDS, name);
+
 /** Builds the public form of a node; unknown fields are omitted and secrets are empty. */
 export function publicNode(record: ListedNode, view: View): PublicNode {
   const { uid } = record;
-  const node: Record<string, unknown> & { uid: string } = {
-    uid,
-    name: record.name,
-    fqdn: record.fqdn,
-    online: record.isOnline,
-    state: record.state,
-    type: record.type,
-    cluster: record.cluster,
-    tags: record.tags,
-    tgTags: systemTags(record),
-    keys: shownKeys(record.keys, record.clientKeys ?? {}, record.keyForm ?? "text"),
-    tgrn: tgrn.node(uid),
-    lastip: record.lastIp,
-    lock: lockOf(record),
-    last_connect: record.lastConnect,
-    created_at: record.createdAt,
-    device: record.device,
-    location: record.location ?? {},
-    heartbeat: heartbeatOf(record),
-    lifecycleState: record.lifecycleState,
-    disconnectTime: record.disconnectTime,
-    orderID: record.orderID,
-    config: view === "list" ? {} : hideSecrets(record.config),
-    shadow: view === "list" ? {} : { reported: record.reported, desired: record.desired },
-  };
+  const node: Record<string, unknown> & { uid: string } = { uid };
+  for (const [name, read] of Object.entries(FIELDS)) {
+    const value = view === "list" && (name === "config" || name === "shadow") ? {} : read(record);
+    if (value !== undefined) node[name] = value;
+  }
   if (view === "detail") Object.assign(node, { org: record.org, domain: record.domain });
-  for (const [key, value] of Object.entries(node)) if (value === undefined) delete node[key];
   return node;
 }
 
 /** Returns the tags that the controller assigns: the type, and what the machine reports of itself. */
 function systemTags({ type, device, reported }: ListedNode): Record<string, string> {
   const { "os.distro.id": os, "os.arch": arch } = reported;
-  const known = Object.entries({ type, vendor: device?.vendor, model: device?.model, os, arch });
-  return Object.fromEntries(
-    known.flatMap(([name, value]): [string, string][] => {
-      const tag = typeof value === "string" ? value.slice(0, MAX_TAG).replaceAll(/[^A-Za-z0-9_-]+/g, "-") : "";
-      return tag === "" ? [] : [[name, tag]];
-    }),
-  );
+  const tags: Record<string, string> = {};
+  for (const [name, value] of Object.entries({ type, vendor: device?.vendor, model: device?.model, os, arch })) {
+    const tag = typeof value === "string" ? value.slice(0, MAX_TAG).replaceAll(/[^A-Za-z0-9_-]+/g, "-") : "";
+    if (tag !== "") tags[name] = tag;
+  }
+  return tags;
 }
 
 function lockOf({ lockedTo, unauthorizedIp }: ListedNode): Record<string, unknown> | undefined {

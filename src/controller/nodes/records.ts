@@ -49,6 +49,9 @@ export interface ListedNode {
   readonly desired: ShadowMap;
 }
 
+/** What a list reads of its nodes only if it shows it; otherwise it is empty. */
+export type Part = "config" | "heartbeat" | "location" | "shadow";
+
 /** A node in the control plane. */
 export interface NodeRecord extends ListedNode {
   /** Latest `document.applied` of each document. */

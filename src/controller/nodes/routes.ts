@@ -6,7 +6,7 @@ import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
 import { ORGANIZATION, tgrn } from "../access/policies/permissions.ts";
 import { ClientKey, KeyName, shownKeys } from "./client-keys.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
-import { parseProjection, projectNode } from "./projection.ts";
+import { parseProjection, partsOf, projectNode } from "./projection.ts";
 import { publicNode, type View } from "./public-node.ts";
 import { forbidden, type Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
@@ -101,12 +101,12 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search, query.cluster !== undefined);
         const may = await caller.among(["nodes::read"]);
-        const listed = (await nodes.all())
+        const listed = (await nodes.all(partsOf(projection)))
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
           .filter((record) => hasTags(record.tags, query.tags))
           .filter((record) => may(tgrn.node(record.uid)));
         const show = (record: ListedNode) =>
-          projection === undefined ? publicNode(record, "list") : projectNode(publicNode(record, "full"), projection);
+          projection === undefined ? publicNode(record, "list") : projectNode(record, projection);
         return Response.json(listed.map(show));
       },
     }),

@@ -17,7 +17,7 @@ import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
 import type { Locations } from "./locations.ts";
 import { hasRoomFor, type ClientKeys, type KeyForm } from "./client-keys.ts";
 import { withoutMembership } from "./membership.ts";
-import type { ListedNode, NodeRecord } from "./records.ts";
+import type { ListedNode, NodeRecord, Part } from "./records.ts";
 import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
 import type { TombstoneStore } from "./tombstone-store.ts";
 
@@ -62,6 +62,7 @@ export interface NodeDecision {
 }
 
 const MAX_MEMBERS = 16;
+const ALL_PARTS: ReadonlySet<Part> = new Set(["config", "heartbeat", "location", "shadow"]);
 
 /**
  * Nodes. A change is stored, raises the version of each affected document, and is announced to online nodes, in this order.
@@ -74,11 +75,13 @@ export class NodeService {
     this.#deps = deps;
   }
 
-  async all(): Promise<readonly ListedNode[]> {
+  /** Returns all nodes with these parts; the others are empty. */
+  async all(parts: ReadonlySet<Part> = ALL_PARTS): Promise<readonly ListedNode[]> {
     const { nodes, documents } = this.#deps.store;
-    const stored = await nodes.all();
-    const pending = Map.groupBy(await documents.unacknowledged(), ({ node }) => node);
-    return stored.map((node) => this.#listed(node, pending.get(node.uid) ?? []));
+    const stored = await nodes.all(parts);
+    const unacknowledged = parts.has("shadow") ? await documents.unacknowledged() : [];
+    const pending = Map.groupBy(unacknowledged, ({ node }) => node);
+    return stored.map((node) => this.#listed(node, pending.get(node.uid) ?? [], parts));
   }
 
   uids(): Promise<readonly string[]> {
@@ -249,15 +252,15 @@ export class NodeService {
     return { ...this.#listed(node, pending), applied: await documents.applied(node.uid) };
   }
 
-  #listed(node: StoredNode, pending: readonly UnacknowledgedDocument[]): ListedNode {
+  #listed(node: StoredNode, pending: readonly UnacknowledgedDocument[], parts = ALL_PARTS): ListedNode {
     const { sessions, locations, keyForm } = this.#deps;
     return {
       ...node,
       isOnline: sessions.get(node.uid) !== undefined,
-      heartbeat: sessions.heartbeat(node.uid) ?? node.heartbeat,
+      heartbeat: parts.has("heartbeat") ? (sessions.heartbeat(node.uid) ?? node.heartbeat) : undefined,
       desired: desiredOf(node, pending),
       keyForm,
-      location: node.lastIp === undefined ? undefined : locations?.of(node.lastIp),
+      location: node.lastIp === undefined || !parts.has("location") ? undefined : locations?.of(node.lastIp),
     };
   }
 }

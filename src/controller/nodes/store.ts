@@ -5,7 +5,7 @@ import { ConfirmRequest } from "../../protocol/values/commit.ts";
 import { Config } from "../../protocol/documents/documents.ts";
 import { NodeKeys, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import { Heartbeat } from "../../protocol/channel/methods.ts";
-import { ShadowMap } from "../../protocol/values/shadow.ts";
+import { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
 import { ClientKeys } from "./client-keys.ts";
 import type { IdentityTrail } from "./identity.ts";
@@ -13,11 +13,29 @@ import type { ReportedShadow } from "./shadow.ts";
 import { json, maybeJson, maybeWord, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
-import type { ListedNode } from "./records.ts";
+import type { ListedNode, Part } from "./records.ts";
 import type { NodeLabel } from "../events/records.ts";
 
 /** A stored node; `isOnline`, `desired` and `location` come from elsewhere. */
 export type StoredNode = Omit<ListedNode, "isOnline" | "desired" | "location">;
+
+/** Fields of a node that its documents are made of. */
+export type NodeContent = Pick<
+  StoredNode,
+  | "uid"
+  | "name"
+  | "fqdn"
+  | "domain"
+  | "org"
+  | "type"
+  | "state"
+  | "lifecycleState"
+  | "cluster"
+  | "tags"
+  | "unauthorizedIp"
+  | "config"
+  | "confirm"
+>;
 
 /** Fields that decide a hello. */
 export interface NodeCredentials {
@@ -59,7 +77,12 @@ export interface NodeChange {
 }
 
 export interface NodeStore {
-  all(): Promise<readonly StoredNode[]>;
+  /**
+   * Returns all nodes by FQDN with these parts. Without `shadow`, `reported` has only the keys that tags of the system are made of.
+   */
+  all(parts: ReadonlySet<Part>): Promise<readonly StoredNode[]>;
+  /** Returns those of the nodes that exist. */
+  contents(uids: readonly string[]): Promise<readonly NodeContent[]>;
   /** Returns the tags and creation of every node that has some. */
   tags(): Promise<readonly Pick<StoredNode, "uid" | "tags" | "createdAt">[]>;
   countOf(type: NodeType): Promise<number>;
@@ -150,6 +173,47 @@ type NodeTables = {
 type NodeRow = Selectable<NodeTables["nodes"]>;
 type Uid = { readonly uid: string };
 
+/** Keys of the reported shadow that tags of the system are made of. */
+const OS = "os.distro.id";
+const ARCH = "os.arch";
+const CONTENT = [
+  "uid",
+  "name",
+  "fqdn",
+  "domain",
+  "org",
+  "type",
+  "state",
+  "lifecycle_state",
+  "cluster",
+  "tags",
+  "unauthorized_ip",
+  "config",
+  "confirm",
+] as const;
+const LISTED = [
+  "uid",
+  "name",
+  "fqdn",
+  "domain",
+  "org",
+  "type",
+  "state",
+  "lifecycle_state",
+  "cluster",
+  "tags",
+  "keys",
+  "client_keys",
+  "last_ip",
+  "locked_to",
+  "unauthorized_ip",
+  "last_connect",
+  "disconnect_time",
+  "created_at",
+  "order_id",
+  "device",
+] as const;
+
 const GET = statement<Uid>()((db, value) =>
   db.$extendTables<NodeTables>().selectFrom("nodes").selectAll().where("uid", "=", value("uid")),
 );
@@ -230,10 +294,36 @@ const SET_REPORTED = statement<Uid & { readonly reported: string; readonly versi
 export function nodeStore(executor: Executor): NodeStore {
   const db = executor.$extendTables<NodeTables>();
   const engine = engineOf(executor);
+  const reported = sql.ref("reported");
   const uids = db.selectFrom("nodes").select("uid").orderBy("uid");
   return {
-    async all() {
-      return (await db.selectFrom("nodes").selectAll().orderBy("fqdn").execute()).map(readNode);
+    async all(parts) {
+      const rows = await db
+        .selectFrom("nodes")
+        .select(LISTED)
+        .$if(parts.has("heartbeat"), (query) => query.select("heartbeat"))
+        .$if(parts.has("config"), (query) => query.select("config"))
+        .$if(parts.has("shadow"), (query) => query.select("reported"))
+        .$if(!parts.has("shadow"), (query) =>
+          query.select([engine.jsonMember(reported, OS).as("os"), engine.jsonMember(reported, ARCH).as("arch")]),
+        )
+        .orderBy("fqdn")
+        .execute();
+      return rows.map((row) => {
+        const { heartbeat = null, config, reported: shadow } = row;
+        return Object.assign(readListed(row), {
+          heartbeat: maybeJson({ heartbeat }, "heartbeat", StoredHeartbeat),
+          config: config === undefined ? {} : json({ config }, "config", Config),
+          reported: shadow === undefined ? platformOf(row) : json({ reported: shadow }, "reported", ShadowMap),
+        });
+      });
+    },
+    async contents(list) {
+      const rows = db
+        .selectFrom("nodes")
+        .select(CONTENT)
+        .where(engine.isAnyOf(sql.ref("uid"), list));
+      return (await rows.execute()).map(readContent);
     },
     async tags() {
       const rows = await db
@@ -410,7 +500,53 @@ function readCredentials(
   };
 }
 
+function platformOf({ os, arch }: { readonly os?: string | null; readonly arch?: string | null }): ShadowMap {
+  const known = Object.entries({ [OS]: os, [ARCH]: arch });
+  return Object.fromEntries(
+    known.flatMap(([key, text]) => (typeof text === "string" ? [[key, ShadowValue.parse(JSON.parse(text))]] : [])),
+  );
+}
+
 function readNode(row: NodeRow): StoredNode {
+  return {
+    ...readListed(row),
+    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
+    config: json(row, "config", Config),
+    confirm: maybeJson(row, "confirm", ConfirmRequest),
+    reported: json(row, "reported", ShadowMap),
+  };
+}
+
+function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>): NodeContent {
+  return {
+    ...readHead(row),
+    unauthorizedIp: row.unauthorized_ip ?? undefined,
+    config: json(row, "config", Config),
+    confirm: maybeJson(row, "confirm", ConfirmRequest),
+  };
+}
+
+function readListed(
+  row: Pick<NodeRow, (typeof LISTED)[number]>,
+): Omit<StoredNode, "heartbeat" | "config" | "confirm" | "reported"> {
+  return {
+    ...readHead(row),
+    keys: json(row, "keys", NodeKeys),
+    clientKeys: maybeJson(row, "client_keys", ClientKeys),
+    lastIp: row.last_ip ?? undefined,
+    lockedTo: maybeJson(row, "locked_to", Blocks),
+    unauthorizedIp: row.unauthorized_ip ?? undefined,
+    lastConnect: row.last_connect ?? undefined,
+    disconnectTime: row.disconnect_time ?? undefined,
+    createdAt: row.created_at,
+    orderID: row.order_id ?? undefined,
+    device: maybeJson(row, "device", Device),
+  };
+}
+
+type Head = "uid" | "name" | "fqdn" | "domain" | "org" | "type" | "state" | "cluster" | "tags";
+
+function readHead(row: Pick<NodeRow, Head | "lifecycle_state">): Pick<StoredNode, Head | "lifecycleState"> {
   return {
     uid: row.uid,
     name: row.name,
@@ -422,19 +558,5 @@ function readNode(row: NodeRow): StoredNode {
     lifecycleState: maybeWord(row, "lifecycle_state", LifecycleState),
     cluster: row.cluster ?? undefined,
     tags: json(row, "tags", Tags),
-    keys: json(row, "keys", NodeKeys),
-    clientKeys: maybeJson(row, "client_keys", ClientKeys),
-    lastIp: row.last_ip ?? undefined,
-    lockedTo: maybeJson(row, "locked_to", Blocks),
-    unauthorizedIp: row.unauthorized_ip ?? undefined,
-    lastConnect: row.last_connect ?? undefined,
-    disconnectTime: row.disconnect_time ?? undefined,
-    createdAt: row.created_at,
-    orderID: row.order_id ?? undefined,
-    device: maybeJson(row, "device", Device),
-    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
-    config: json(row, "config", Config),
-    confirm: maybeJson(row, "confirm", ConfirmRequest),
-    reported: json(row, "reported", ShadowMap),
   };
 }

@@ -24,6 +24,7 @@ export const EXPECTED: unknown = {
   order: ["B", "a", "c"],
   kinds: ["Ärger 100%", "ärger 100_", null],
   dotted: ["dotted", null, null],
+  members: ['"dotted"', null, null],
   contains: { "100%": ["B"], "100_": ["a"], RGER: ["B", "a"], "\\u0": ["c"], Ä: ["B"] },
   listed: [["B", "c"], []],
 };
@@ -56,6 +57,7 @@ export async function engineAnswers({ db, engine, transactions }: StoreDatabase)
     order: await keys(meta.select("key").execute()),
     kinds: await fields("kind"),
     dotted: await fields("a.b"),
+    members: (await meta.select(engine.jsonMember(column, "a.b").as("member")).execute()).map(({ member }) => member),
     contains,
     listed: [await listed(["c", "B", 'x"{,']), await listed([])],
   };

@@ -6,12 +6,13 @@ import { publicNode } from "../../../../src/controller/nodes/public-node.ts";
 import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
 
 const BASE = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"];
-const node = publicNode(nodeRecord({ cluster: "pair.example.net" }), "full");
+const record = nodeRecord({ cluster: "pair.example.net" });
+const node = publicNode(record, "full");
 
 function project(query: string, isLimited = false): Record<string, unknown> {
   const projection = parseProjection(new URLSearchParams(query), isLimited);
   if (projection === undefined) throw new Error("no projection");
-  const { uid, state, type, tags, tgTags, tgrn, keys, ...rest } = projectNode(node, projection);
+  const { uid, state, type, tags, tgTags, tgrn, keys, ...rest } = projectNode(record, projection);
   expect({ uid, state, type, tags, tgTags, tgrn, keys }).toEqual(
     Object.fromEntries(BASE.map((field) => [field, node[field]])),
   );
@@ -141,7 +142,7 @@ describe("a projection", () => {
         try {
           const projection = parseProjection(new URLSearchParams(pairs), false);
           if (projection !== undefined)
-            expect(Object.keys(projectNode(node, projection))).toEqual(expect.arrayContaining(BASE));
+            expect(Object.keys(projectNode(record, projection))).toEqual(expect.arrayContaining(BASE));
         } catch (error) {
           expect(error).toBeInstanceOf(InputError);
         }
