@@ -3,6 +3,7 @@ import type { DocumentName, DocumentVersions } from "../../../protocol/documents
 import { signJws } from "../../../protocol/channel/jws.ts";
 import { JsonObject } from "../../../protocol/values/values.ts";
 import { sha256 } from "../../access/admin-key.ts";
+import type { ClusterRecord } from "../../clusters/records.ts";
 import type { ClusterStore } from "../../clusters/store.ts";
 import type { EventLog, EventParts } from "../../events/service.ts";
 import type { NodeStore } from "../../nodes/store.ts";
@@ -11,13 +12,13 @@ import type { ControlKeys } from "../keys/control-keys.ts";
 import { type SpeedTestTokens, SPEED_TEST_PATH } from "../keys/speed-test-tokens.ts";
 import { neighbours as neighboursOf, type NeighbourParts } from "./neighbours.ts";
 import type { DocumentId, DocumentStore } from "./store.ts";
-import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "./versions.ts";
+import { clusterDocument, judgeHave, nodeDocument } from "./versions.ts";
 
 /** Stores that documents are built from and kept in. */
 export interface DocumentParts extends NeighbourParts {
   readonly clusters: Pick<ClusterStore, "get">;
-  readonly documents: Pick<DocumentStore, "get" | "highest" | "put">;
-  readonly nodes: Pick<NodeStore, "get" | "placement" | "label">;
+  readonly documents: Pick<DocumentStore, "get" | "hashes" | "highest" | "put">;
+  readonly nodes: Pick<NodeStore, "contents" | "placement" | "label">;
 }
 
 /** Desired documents of all nodes: their versions and signed form. */
@@ -53,7 +54,12 @@ export interface DocumentsDeps {
 const RESTORED_EVENT_MS = 10 * 60_000;
 const MAX_REMEMBERED = 50_000;
 
+/** Nodes whose documents are read and compared together. */
+const GROUP = 500;
+
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
+
+type Content = readonly [id: DocumentId, body: JsonObject];
 
 /** Verdict about a document of which a node holds a newer version; `isReported` if an event was recorded. */
 interface Followed {
@@ -82,15 +88,21 @@ export function documents({
   const registryOf = (namespace: string) =>
     registryHost === undefined ? undefined : { host: registryHost, namespace };
 
-  /** Builds the documents of a node that depend on its own row and its cluster's. */
-  const build = async (tx: DocumentParts, uid: string): Promise<readonly (readonly [DocumentId, JsonObject])[]> => {
-    const node = await tx.nodes.get(uid);
-    if (node === undefined) return [];
-    const own = nodeDocument(node, {}, registryOf(node.domain));
-    const cluster = node.cluster === undefined ? undefined : await tx.clusters.get(node.cluster);
-    const built = [[{ node: uid, name: "node", sub: uid }, own] as const];
-    if (cluster === undefined) return built;
-    return [...built, [{ node: uid, name: "cluster", sub: cluster.fqdn }, clusterDocument(cluster, node)]];
+  /** Builds the documents of nodes that depend on their own rows and their clusters'. */
+  const build = async (tx: DocumentParts, uids: readonly string[]): Promise<readonly Content[]> => {
+    const clusters = new Map<string, ClusterRecord | undefined>();
+    const built: Content[] = [];
+    for (const node of await tx.nodes.contents(uids)) {
+      const { uid, cluster: fqdn } = node;
+      built.push([{ node: uid, name: "node", sub: uid }, nodeDocument(node, {}, registryOf(node.domain))]);
+      if (fqdn === undefined) continue;
+      if (!clusters.has(fqdn)) clusters.set(fqdn, await tx.clusters.get(fqdn));
+      const cluster = clusters.get(fqdn);
+      if (cluster !== undefined) {
+        built.push([{ node: uid, name: "cluster", sub: fqdn }, clusterDocument(cluster, node)]);
+      }
+    }
+    return built;
   };
 
   /** Returns secret fields, which are not stored: they count for the version and are added on signing. */
@@ -116,15 +128,20 @@ export function documents({
   /** After a restore new documents, too, count on above every version that a node may have from the lost time. */
   const floorIn = async ({ meta }: DocumentParts): Promise<number> => Number((await meta.get("document-floor")) ?? 0);
 
-  const refreshOne = async (tx: DocumentParts, id: DocumentId, content: JsonObject): Promise<boolean> => {
-    const body = JSON.stringify(content);
-    const hash = sha256(body + JSON.stringify(secretsOf(id.node, id.name)));
-    const stored = await tx.documents.get(id);
-    if (stored?.hash === hash) return false;
-    const highest = Math.max(await tx.documents.highest(id.node, id.name), await floorIn(tx));
-    const version = nextVersion(stored, hash, highest);
-    if (version !== undefined) await tx.documents.put(id, { version, hash, body });
-    return version !== undefined;
+  /** Stores those documents that changed, with their next versions; returns them. */
+  const putChanged = async (tx: DocumentParts, contents: readonly Content[]): Promise<readonly DocumentId[]> => {
+    const rows = await tx.documents.hashes([...new Set(contents.map(([{ node }]) => node))]);
+    const hashes = new Map(rows.map((row) => [keyOf(row), row.hash]));
+    const changed: DocumentId[] = [];
+    for (const [id, content] of contents) {
+      const body = JSON.stringify(content);
+      const hash = sha256(body + JSON.stringify(secretsOf(id.node, id.name)));
+      if (hashes.get(keyOf(id)) === hash) continue;
+      const highest = Math.max(await tx.documents.highest(id.node, id.name), await floorIn(tx));
+      await tx.documents.put(id, { version: highest + 1, hash, body });
+      changed.push(id);
+    }
+    return changed;
   };
 
   /** Latest report of each node and document: limits the events that a node can cause. */
@@ -189,16 +206,15 @@ export function documents({
 
   return {
     async refresh(tx, uids) {
-      const changed = new Map<string, DocumentName[]>();
-      const refreshIn = async (id: DocumentId, content: JsonObject): Promise<void> => {
-        if (await refreshOne(tx, id, content)) changed.set(id.node, [...(changed.get(id.node) ?? []), id.name]);
-      };
+      const changed: DocumentId[] = [];
       const unique = new Set(uids);
-      for (const uid of unique) for (const [id, content] of await build(tx, uid)) await refreshIn(id, content);
-      for (const [uid, content] of await neighbours.changed(tx, unique)) {
-        await refreshIn({ node: uid, name: "domain", sub: content.fqdn }, content);
+      for (const some of groups(unique)) changed.push(...(await putChanged(tx, await build(tx, some))));
+      for (const some of groups(await neighbours.changed(tx, unique))) {
+        const contents = some.map(([node, content]): Content => [{ node, name: "domain", sub: content.fqdn }, content]);
+        changed.push(...(await putChanged(tx, contents)));
       }
-      return changed;
+      const byNode = Map.groupBy(changed, ({ node }) => node);
+      return new Map([...byNode].map(([uid, ids]) => [uid, ids.map(({ name }) => name)]));
     },
     versions: (uid) => versionsIn(store, uid),
     async follow(uid, have) {
@@ -227,6 +243,20 @@ export function documents({
       return jws;
     },
   };
+}
+
+const keyOf = ({ node, name, sub }: Readonly<Record<"node" | "name" | "sub", string>>): string =>
+  `${node} ${name} ${sub}`;
+
+/** Yields the items in groups that are read and compared together. */
+function* groups<T>(items: Iterable<T>): Iterable<readonly T[]> {
+  let group: T[] = [];
+  for (const item of items) {
+    if (group.push(item) < GROUP) continue;
+    yield group;
+    group = [];
+  }
+  if (group.length > 0) yield group;
 }
 
 function idOf(

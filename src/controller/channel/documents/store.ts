@@ -25,6 +25,8 @@ export interface StoredDocument {
 
 export interface DocumentStore {
   get(id: DocumentId): Promise<StoredDocument | undefined>;
+  /** Returns the hash of each document of these nodes. */
+  hashes(nodes: readonly string[]): Promise<readonly (Id & { readonly hash: string })[]>;
   /** Highest version a node ever got under this name, for any subject; 0 if none. */
   highest(node: string, name: DocumentName): Promise<number>;
   put(
@@ -111,6 +113,12 @@ export function documentStore(executor: Executor): DocumentStore {
       const [row] = (await GET(executor, { node, name, sub })).rows;
       return row === undefined ? undefined : { ...row, jws: row.jws ?? undefined, seal: row.seal ?? undefined };
     },
+    hashes: (nodes) =>
+      db
+        .selectFrom("documents")
+        .select(["node", "name", "sub", "hash"])
+        .where(engine.isAnyOf(sql.ref("node"), nodes))
+        .execute(),
     highest: async (node, name) => (await HIGHEST(executor, { node, name })).rows[0]?.version ?? 0,
     async put({ node, name, sub }, { version, hash, body }) {
       await PUT(executor, { node, name, sub, version, hash, body });

@@ -2,33 +2,15 @@ import type { ClusterDocument, NodeDocument } from "../../../protocol/documents/
 import { UNAUTHORIZED_IP } from "../../../protocol/values/restriction.ts";
 import { permittedConfig, stateOf, type IpLock } from "../../nodes/ip-lock.ts";
 import { defined } from "../../../lib/defined.ts";
-import type { NodeRecord } from "../../nodes/records.ts";
+import type { NodeContent } from "../../nodes/store.ts";
 import type { ClusterRecord } from "../../clusters/records.ts";
 
 /** Largest accepted lead of a node's version over the control plane's. A corrupted number must not exhaust the counter. */
 const MAX_VERSION_JUMP = 2 ** 32;
 
-type DocumentNode = Omit<
-  NodeRecord,
-  | "isOnline"
-  | "lastIp"
-  | "location"
-  | "lockedTo"
-  | "lastConnect"
-  | "disconnectTime"
-  | "heartbeat"
-  | "reported"
-  | "desired"
-  | "applied"
-  | "keys"
-  | "device"
-  | "createdAt"
-  | "orderID"
->;
-
 /** Returns the body of a node's own document. Pure; the member order is fixed, so equal content gives equal text. */
 export function nodeDocument(
-  node: DocumentNode,
+  node: NodeContent,
   settings: NodeDocument["settings"],
   registry?: NodeDocument["registry"],
 ): NodeDocument {
@@ -63,18 +45,6 @@ export function clusterDocument(cluster: ClusterRecord, member: IpLock): Cluster
 
 function restrictionOf({ unauthorizedIp }: IpLock): Pick<NodeDocument, "restricted"> {
   return unauthorizedIp === undefined ? {} : { restricted: { code: UNAUTHORIZED_IP, address: unauthorizedIp } };
-}
-
-/**
- * Returns the next version, or undefined if the content equals the stored one. `highest` covers every earlier subject of a document of this
- * name.
- */
-export function nextVersion(
-  stored: { readonly hash: string } | undefined,
-  hash: string,
-  highest: number,
-): number | undefined {
-  return stored?.hash === hash ? undefined : highest + 1;
 }
 
 /** Compares a node's version with ours: `restored` if the node's is newer, `refused` if it is too far ahead. Pure. */

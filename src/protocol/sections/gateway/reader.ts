@@ -54,8 +54,8 @@ export class GatewayReader extends SectionReader {
       const value = values[field];
       if (typeof value === "number" && value < 0) values[field] = 0;
     }
-    for (const [field, schema] of Object.entries(gatewayScalars)) {
-      const parsed = schema.optional().safeParse(values[field]);
+    for (const [field, schema] of Object.entries(Scalars.shape)) {
+      const parsed = schema.safeParse(values[field]);
       if (parsed.success) continue;
       this.#bad.add(field);
       delete values[field];

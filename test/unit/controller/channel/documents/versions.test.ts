@@ -1,11 +1,6 @@
 import { expect, test } from "vitest";
 import { ClusterDocument, NodeDocument } from "../../../../../src/protocol/documents/documents.ts";
-import {
-  clusterDocument,
-  judgeHave,
-  nextVersion,
-  nodeDocument,
-} from "../../../../../src/controller/channel/documents/versions.ts";
+import { clusterDocument, judgeHave, nodeDocument } from "../../../../../src/controller/channel/documents/versions.ts";
 
 const NODE = {
   uid: "0b6a1dd2-0b5e-4a65-8c23-7b8a52f4d3a1",
@@ -31,15 +26,6 @@ test("documents are what their schemas say, and equal content is equal text", ()
   const cluster = { fqdn: "c.net.example", name: "c", domain: "net.example", createdAt: 1, tags: {}, config: {} };
   const members = [NODE.uid];
   expect(ClusterDocument.parse(clusterDocument({ ...cluster, members }, {}))).toMatchObject({ members });
-});
-
-test.each([
-  ["no document yet", undefined, 0, 1],
-  ["the same content", { hash: "h" }, 4, undefined],
-  ["other content", { hash: "x" }, 4, 5],
-  ["a subject it had not before", undefined, 7, 8],
-])("%s", (_what, stored, highest, expected) => {
-  expect(nextVersion(stored, "h", highest)).toBe(expected);
 });
 
 test.each([
