@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
 import type { Source } from "./sources.ts";
+import { compressed } from "./compressed.ts";
 import { authenticate, challengeFor, type Credentials, type ResourceTags } from "./caller.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
 import type { RawCall, Route } from "./route.ts";
@@ -106,7 +107,7 @@ async function respond(
   response.headers.set("x-request-id", requestId);
   if (!response.headers.has("cache-control")) response.headers.set("cache-control", "no-store");
   response.headers.set("x-content-type-options", "nosniff");
-  return response;
+  return compressed(request, response);
 }
 
 /**

@@ -4,11 +4,17 @@ import { brotliCompress, constants, gzip } from "node:zlib";
 
 type Coding = "br" | "gzip" | "identity";
 
-const CODERS: Readonly<Record<Coding, (bytes: Buffer) => Promise<Buffer>>> = {
-  br: (bytes) => promisify(brotliCompress)(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }),
-  gzip: (bytes) => promisify(gzip)(bytes, { level: 9 }),
+type Coders = Readonly<Record<Coding, (bytes: Buffer) => Promise<Buffer>>>;
+
+const codersOf = (quality: { readonly br: number; readonly gzip: number }): Coders => ({
+  br: (bytes) => promisify(brotliCompress)(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: quality.br } }),
+  gzip: (bytes) => promisify(gzip)(bytes, { level: quality.gzip }),
   identity: (bytes) => Promise.resolve(bytes),
-};
+});
+
+const CODERS = codersOf({ br: 9, gzip: 9 });
+/** For answers that are sent once. */
+const QUICK_CODERS = codersOf({ br: 2, gzip: 4 });
 
 /** A fixed text, compressed as each client accepts it (RFC 9110 §12.5.3), with an entity tag (§8.8.3). */
 export class Compressed {
@@ -37,6 +43,26 @@ export class Compressed {
     if (coding !== "identity") headers.set("content-encoding", coding);
     return new Response(new Uint8Array(await coded), { headers });
   }
+}
+
+/** Smallest JSON answer that is compressed, in bytes. */
+const LEAST_BYTES = 4096;
+
+/**
+ * Compresses a JSON answer as the client accepts it (RFC 9110 §12.5.3), outside the event loop's thread. Streams of other types, answers
+ * with an entity tag, and small ones stay as they are.
+ */
+export async function compressed({ headers: asked }: Request, response: Response): Promise<Response> {
+  const { status, headers } = response;
+  const isJson = headers.get("content-type")?.startsWith("application/json") === true;
+  if (!isJson || response.body === null || headers.has("content-encoding") || headers.has("etag")) return response;
+  headers.append("vary", "accept-encoding");
+  const coding = codingOf(asked.get("accept-encoding") ?? "");
+  if (coding === "identity") return response;
+  const bytes = Buffer.from(await response.arrayBuffer());
+  if (bytes.length < LEAST_BYTES) return new Response(bytes, { status, headers });
+  headers.set("content-encoding", coding);
+  return new Response(new Uint8Array(await QUICK_CODERS[coding](bytes)), { status, headers });
 }
 
 /** Returns the smallest coding that a client accepts. */

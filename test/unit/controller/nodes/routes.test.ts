@@ -1,6 +1,7 @@
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { beforeEach, describe, expect, it } from "vitest";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
+import { ADMIN_KEY, ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
 import type { NodeRecord } from "../../../../src/controller/nodes/records.ts";
 
 let bench: ApiBench;
@@ -65,6 +66,53 @@ describe("GET /node", () => {
       ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys", "name", "shadow"].sort(),
     );
     expect(first?.["shadow"]).toEqual({ reported: { memory: 2048 } });
+  });
+
+  it("shows each field as the node itself shows it", async () => {
+    const reported = { "os.distro.id": "debian", "os.arch": 64, memory: 2048 };
+    const cluster = "pair.example.net";
+    const { uid } = await bench.fleet.add({ name: "three", cluster, reported, lifecycleState: "production" });
+    const whole = members((await bench.call("GET", `/node/${uid}`)).json);
+    expect(whole["tgTags"]).toEqual({ type: "Node", vendor: "kvm", model: "kvm", os: "debian" });
+    const base = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"];
+    const fields = Object.keys(whole).filter((field) => ![...base, "org", "domain"].includes(field));
+    expect(fields).toEqual(expect.arrayContaining(["heartbeat", "location", "device", "config", "shadow"]));
+    for (const field of fields) {
+      const { json } = await bench.call("GET", `/node?cluster=${cluster}&projection[0]=${field}`);
+      const shown = items(json).find((node) => node["uid"] === uid);
+      expect(shown).toEqual(Object.fromEntries([...base, field].map((name) => [name, whole[name]])));
+    }
+    const listed = items((await bench.call("GET", "/node")).json).find((node) => node["uid"] === uid);
+    expect({ ...listed, config: whole["config"], shadow: whole["shadow"] }).toEqual(
+      Object.fromEntries(Object.entries(whole).filter(([name]) => !["org", "domain"].includes(name))),
+    );
+  });
+
+  it("is compressed as the client accepts it, and not while it is short", async () => {
+    const ask = (accepted: string) =>
+      bench.app.request("/node", { headers: { authorization: ADMIN_KEY, "accept-encoding": accepted } });
+    const short = await ask("br, gzip");
+    expect([short.headers.get("content-encoding"), short.headers.get("vary")]).toEqual([null, "accept-encoding"]);
+    expect(await short.json()).toHaveLength(2);
+    for (const name of ["three", "four", "five", "six", "seven"]) await bench.fleet.add({ name });
+    const plain = await ask("identity");
+    const text = await plain.text();
+    expect([plain.headers.get("content-encoding"), text.length > 4096]).toEqual([null, true]);
+    for (const [coding, decode] of [
+      ["br", brotliDecompressSync],
+      ["gzip", gunzipSync],
+    ] as const) {
+      const packed = await ask(coding);
+      const { headers } = packed;
+      expect(["content-encoding", "content-type", "vary"].map((name) => headers.get(name))).toEqual([
+        coding,
+        "application/json",
+        "accept-encoding",
+      ]);
+      const bytes = Buffer.from(await packed.arrayBuffer());
+      expect(bytes.length).toBeLessThan(text.length);
+      expect(decode(bytes).toString()).toBe(text);
+    }
   });
 
   it("refuses flat shadow and config as too large", async () => {
