@@ -106,7 +106,8 @@ describe("any record that a write accepts is read back unchanged:", () => {
         if (place.length > 0) expect(found).toStrictEqual(shown);
         else expect(found).toMatchObject(isObject(shown) ? shown : {});
       }),
-      { numRuns: runs(100) },
+      // Few random values of a large section are accepted; the empty one is.
+      { numRuns: runs(100), examples: [[{}]] },
     );
     expect(accepted).toBeGreaterThan(0);
   });
