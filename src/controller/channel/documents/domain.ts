@@ -155,11 +155,15 @@ function changedClusters(
   after: MeshNode | undefined,
   domain: Domain,
 ): readonly (readonly [MeshNode, string])[] {
-  const lost = before?.clusterNames.map((name) => [before, name] as const) ?? [];
-  const gained = after?.clusterNames.map((name) => [after, name] as const) ?? [];
+  const [was, is] = [before, after].map((node) => new Set(node === undefined ? [] : clustersOf(node)));
+  const namesOf = (node: MeshNode | undefined) => node?.clusterNames.map((name) => [node, name] as const) ?? [];
   return [
-    ...lost.filter(([node, name]) => domain.membersOf(node, name) === 0),
-    ...gained.filter(([node, name]) => domain.membersOf(node, name) === 1),
+    ...namesOf(before).filter(
+      ([node, name]) => is?.has(clusterKey(node, name)) !== true && domain.membersOf(node, name) === 0,
+    ),
+    ...namesOf(after).filter(
+      ([node, name]) => was?.has(clusterKey(node, name)) !== true && domain.membersOf(node, name) === 1,
+    ),
   ];
 }
 
