@@ -149,10 +149,15 @@ export async function isServed(lab: Lab, on: string, port: number): Promise<bool
 
 /** Waits until new connections to a port are echoed, and returns one. */
 export async function untilServed(lab: Lab, on: string, port: number, limitMs = 120_000): Promise<Talker> {
-  await waitFor(`${on} serves ${port}`, () => isServed(lab, on, port), limitMs);
-  const talker = aTalker(lab, on, port);
-  await talk(talker, "hello ");
-  return talker;
+  const echoed = async (): Promise<Talker | undefined> => {
+    const talker = aTalker(lab, on, port);
+    talker.send("hello ");
+    await waitFor("an answer or an end", () => talker.text() === "hello " || talker.fate() !== undefined, 10_000);
+    if (talker.fate() === undefined) return talker;
+    talker.kill();
+    return undefined;
+  };
+  return waitFor(`${on} serves ${port}`, echoed, limitMs);
 }
 
 /** Waits until a connection has ended. */
