@@ -56,15 +56,15 @@ const HOUR_MS = 3_600_000;
 /** A failed check is repeated sooner, so that its end is noticed soon. */
 const RECHECK_MS = 300_000;
 
-/** Queries all servers for the name, up to `tries` times 10 s apart until one resolves it; undefined if DNS is not used. */
-export async function checkDns(check: DnsCheck, signal: AbortSignal, tries = TRIES): Promise<DnsHealth | undefined> {
+/** Queries all servers for the name, up to three times 10 s apart until one resolves it; undefined if DNS is not used. */
+export async function checkDns(check: DnsCheck, signal: AbortSignal): Promise<DnsHealth | undefined> {
   if (isIP(check.name) !== 0 || check.name === "localhost" || check.name.endsWith(".localhost")) return undefined;
   for (let attempt = 1; ; attempt += 1) {
     const servers = await Promise.all(
       check.servers().map(async (server) => ({ server, answer: await check.ask(server, check.name, signal) })),
     );
     const isHealthy = servers.some(({ answer }) => answer === "ok");
-    if (isHealthy || attempt === tries) return { isHealthy, servers };
+    if (isHealthy || attempt === TRIES) return { isHealthy, servers };
     await check.clock.sleep(BETWEEN_TRIES_MS, signal);
   }
 }
@@ -104,18 +104,7 @@ export function startHealthChecks(options: HealthCheckOptions): HealthChecks {
     set({ isSshLocal });
   }
 
-  // Known from the start if good; what fails while links come up is judged by the check a minute later.
-  const early = async (): Promise<void> => {
-    const health = await checkDns(options, stop.signal, 1);
-    if (health?.isHealthy === true && results.dns === undefined) set({ dns: health });
-    const answer = await repository?.(stop.signal);
-    if (answer === "ok" && results.repository === undefined) set({ repository: answer });
-  };
-
   checkSsh();
-  void early().catch((error: unknown) => {
-    if (!stop.signal.aborted) options.onError(error);
-  });
   return {
     results: () => results,
     checkDns: () => dns(),
