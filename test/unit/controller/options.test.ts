@@ -53,7 +53,7 @@ test.each([
   ["backup", ["a", "b"], "backup takes one FILE"],
   ["backup", ["a", "--replace"], "no option --replace"],
   ["restore", ["a", "--repalce"], "did you mean --replace?"],
-  ["restore", ["a", "--store", "mysql://a"], "--store: it is no address"],
+  ["restore", ["a", "--store", "mysql://a"], "--store: not the address"],
   ["restore", ["a", "--store-ca-file", "b"], "--store-ca-file: requires a PostgreSQL --store"],
   ["migrate", ["--from", "sqlite"], "migrate needs both stores"],
   ["migrate", ["x", "--from", "sqlite", "--to", "sqlite"], "argument 'x'"],

@@ -78,7 +78,7 @@ describe("a simulation", () => {
       [{ action, user: "admin", policies: [] }, /^body: needs one of/],
       [{ action, serviceUser: "nobody" }, /^serviceUser: there is no service user nobody/],
       [{ action, user: "bot" }, /^user: there is no user bot/],
-      [{ action: "nodes::fly", user: "admin" }, /^action: is no permission/],
+      [{ action: "nodes::fly", user: "admin" }, /^action: is not a permission/],
       [{ action, policies: [{ ...DENIER, resources: ["x"] }] }, /^policies\.0\.resources\.0: /],
     ] as const)
       expect(await simulate(json)).toEqual([expect.stringMatching(line)]);
