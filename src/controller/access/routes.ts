@@ -203,7 +203,7 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       method: "DELETE",
       path: "/v2/policy/{name}",
       operationId: "deletePolicy",
-      summary: "Delete an access policy; whoever it is attached to loses what it allows",
+      summary: "Delete an access policy; users and keys that it is attached to lose what it allows",
       tag,
       access: onPolicy("modify"),
       params: NameParams,

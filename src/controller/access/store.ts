@@ -49,7 +49,7 @@ export interface AccessStore {
   findApiKey(key: string): Promise<Grant | undefined>;
   /** Returns the current policies of a user, or of the API key with this name; undefined if neither exists. */
   grantOf(name: string): Promise<Grant | undefined>;
-  /** Returns the policies of a holder whatever its status; undefined if it does not exist. */
+  /** Returns the policies of an active or inactive holder; undefined if it does not exist. */
   policiesOf(name: string, holder: "api-key" | "service-user"): Promise<readonly Policy[] | undefined>;
   /** Returns all policies by name, with the built-in ones. */
   policies(): Promise<readonly Policy[]>;

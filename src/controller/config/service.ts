@@ -20,7 +20,7 @@ export interface ConfigServiceDeps {
 /** A new body of a section; undefined removes it. */
 export interface SectionChange {
   readonly body: JsonObject | undefined;
-  /** How the node confirms the change. */
+  /** Confirmation that the node waits for. */
   readonly confirm?: Omit<ConfirmRequest, "askedAt"> | undefined;
   /** Describes the change in the event, without secrets. */
   readonly summary?: string;

@@ -14,7 +14,7 @@ export interface EventRecord {
   readonly receivedTime: number;
   readonly details: JsonObject;
   readonly state: EventState;
-  /** What the event is about; `Org` and `Cluster` have no node. */
+  /** Kind of the object that the event reports on; `Org` and `Cluster` have no node. */
   readonly subject: "Node" | "Cluster" | "Org" | "Certificate" | "Order" | "Upgrade" | "AlertSuppression";
   readonly orgId: string;
   readonly nodeId: string;
@@ -50,7 +50,7 @@ export type OrgAuditKind = "config" | "user";
 export interface OrgAudit {
   readonly uid: string;
   readonly kind: OrgAuditKind;
-  /** Of a change: create, change, delete or action; of an authentication: success or failure. */
+  /** `create`, `change`, `delete` or `action` for a change; `success` or `failure` for an authentication. */
   readonly auditType: string;
   readonly itemType: string;
   readonly itemId: string;

@@ -23,8 +23,8 @@ const Answer = z.union([
 ]);
 
 /**
- * Makes copies of a SQLite store that is in use, for `holdfast controller backup`: whoever connects to the socket gets the path of one,
- * which is removed when the connection ends. A controller whose socket cannot be made serves without it. Returns what ends it.
+ * Copies a SQLite store that is in use, for `holdfast controller backup`: each client of the socket receives the path of a copy, which is
+ * removed when the connection ends. Without a socket the controller runs without this service. Returns a function that stops it.
  */
 export async function serveSnapshots(
   dataDir: string,

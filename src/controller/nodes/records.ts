@@ -49,7 +49,7 @@ export interface ListedNode {
   readonly desired: ShadowMap;
 }
 
-/** What a list reads of its nodes only if it shows it; otherwise it is empty. */
+/** Part of a node that a list reads only if it shows it; otherwise the part is empty. */
 export type Part = "config" | "heartbeat" | "location" | "shadow";
 
 /** A node in the control plane. */

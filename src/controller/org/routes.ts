@@ -22,7 +22,7 @@ const OrgShape = Profile.extend({
     .object({ appliances: z.int(), agents: z.int() })
     .meta({ description: "Number of registered nodes by type" }),
 }).meta({ id: "Organization" });
-/** What was read can be written back: the fields that nobody may write are ignored. */
+/** Field that a write ignores, so that an organization can be written back as it was read. */
 const ReadOnly = z.unknown().meta({ description: "Ignored" }).optional();
 const ProfileWrite = z
   .strictObject({ ...Profile.shape, uid: ReadOnly, domain: ReadOnly, idp_provider: ReadOnly, licenses: ReadOnly })

@@ -1,4 +1,4 @@
-import { describe } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ApigwSection } from "../../../../../src/protocol/sections/apigw/apigw.ts";
 import { APPLIANCE } from "../../../../support/control-plane/example-documents.ts";
 import { closedSection } from "../../../../support/sections.ts";
@@ -44,5 +44,12 @@ describe("the section apigw", () => {
       [{ ...unset, privateKey: "k" }, "apigw.privateKey: is not a known field"],
       [{ enabled: true, host: 7, port: 443 }, "apigw.host: must be text"],
     ],
+  });
+
+  it("needs the names of the parts that are on, and of no other", () => {
+    const fieldsOf = (body: object) =>
+      ApigwSection.safeParse(body).error?.issues.map(({ path }) => path.join(".")) ?? [];
+    expect(fieldsOf({ enabled: true, wireguardEnabled: false })).toEqual(["host", "port"]);
+    expect(fieldsOf({ enabled: false, wireguardEnabled: true })).toEqual(["wireguardEndpoint", "wireguardPort"]);
   });
 });
