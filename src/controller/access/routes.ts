@@ -10,6 +10,7 @@ import type { ResourceTags } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, PublicPolicy, refusals } from "../http/shapes.ts";
+import type { ChangedItem } from "../events/records.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -98,12 +99,17 @@ export interface AccessRouteDeps {
   readonly clock: Clock;
 }
 
-/** Returns a function that runs a change and records it by a user, in one transaction. */
-export function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">) {
-  return <T>(user: string, message: string, work: (access: AccessStore, tx: AccessParts) => Promise<T>): Promise<T> =>
+/** Returns a function that runs a change of a kind of items and records it by a user, in one transaction. */
+export function recording({ store, events }: Pick<AccessRouteDeps, "store" | "events">, type: string) {
+  return <T>(
+    user: string,
+    message: string,
+    item: Pick<ChangedItem, "action"> & { readonly id: string },
+    work: (access: AccessStore, tx: AccessParts) => Promise<T>,
+  ): Promise<T> =>
     store.transact(async (tx) => {
       const result = await work(tx.access, tx);
-      await events.change(tx, undefined, user, message);
+      await events.change(tx, undefined, user, message, { type, ...item });
       return result;
     });
 }
@@ -111,7 +117,7 @@ export function recording({ store, events }: Pick<AccessRouteDeps, "store" | "ev
 /** Routes of policies, of the permissions that they may name, and of their simulation. */
 export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
   const { access, clock } = deps;
-  const record = recording(deps);
+  const record = recording(deps, "policy");
   const onPolicy = (verb: "read" | "modify") =>
     ({
       to: "resource",
@@ -150,9 +156,8 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
         const reserved = RESERVED_PREFIXES.find((prefix) => body.name.startsWith(prefix));
         if (reserved !== undefined) throw new Violations([`name: must not begin with ${reserved}, which is reserved`]);
         const created = sized({ ...body, created_at: Math.floor(clock.now() / 1000) });
-        await record(caller.name, `Policy ${body.name} on ${listed(body.resources)} created`, (tx) =>
-          tx.createPolicy(created),
-        );
+        const message = `Policy ${body.name} on ${listed(body.resources)} created`;
+        await record(caller.name, message, { action: "create", id: body.name }, (tx) => tx.createPolicy(created));
         return Response.json(created);
       },
     }),
@@ -188,6 +193,7 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
         const changed = await record(
           caller.name,
           `Policy ${name} on ${listed(body.resources)} replaced`,
+          { action: "change", id: name },
           async (tx) => {
             const { created_at: _sent, ...wanted } = body;
             const createdAt = (await tx.policy(name))?.created_at;
@@ -214,7 +220,8 @@ export function policyRoutes(deps: AccessRouteDeps): readonly Route[] {
       },
       handle: async ({ params: { name }, caller }) => {
         checkOwn(name);
-        await record(caller.name, `Policy ${name} deleted`, (tx) => tx.deletePolicy(name));
+        const item = { action: "delete", id: name } as const;
+        await record(caller.name, `Policy ${name} deleted`, item, (tx) => tx.deletePolicy(name));
         return Response.json({});
       },
     }),

@@ -22,7 +22,7 @@ export interface ServiceUserRouteDeps extends AccessRouteDeps {
 /** Routes of service users, the accounts of programs. */
 export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] {
   const { access, clock, secretOverlapSeconds } = deps;
-  const record = recording(deps);
+  const record = recording(deps, "serviceUser");
   const onUser = (verb: "read" | "modify") =>
     ({
       to: "resource",
@@ -69,7 +69,8 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
         const [field, policies] = policiesIn(body);
         for (const policy of policies) await caller.require(PERMISSIONS, tgrn.policy(policy));
         const at = Math.floor(clock.now() / 1000);
-        const created = await record(caller.name, `Service user ${name} created`, async (tx) => {
+        const item = { action: "create", id: name } as const;
+        const created = await record(caller.name, `Service user ${name} created`, item, async (tx) => {
           await checkPolicies(tx, field, policies);
           return tx.createServiceUser(name, policies, at, status === "active");
         });
@@ -102,7 +103,8 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
           throw new Violations([`name: must be ${name}; a service user cannot be renamed`]);
         const [field, policies] = policiesIn(body);
         const isActive = body.status === "active";
-        const changed = await record(caller.name, `Service user ${name} changed`, async (tx) => {
+        const item = { action: "change", id: name } as const;
+        const changed = await record(caller.name, `Service user ${name} changed`, item, async (tx) => {
           const before = await tx.serviceUser(name);
           if (before === undefined) throw new InputError("not-found", `there is no service user ${name}`);
           const kept = before.isActive || !isActive ? new Set(before.policies) : new Set<string>();
@@ -126,7 +128,8 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
       params: UserParams,
       answers: { 200: { description: "Deleted", schema: Empty }, ...refusals, ...notFound },
       handle: async ({ params: { name }, caller }) => {
-        await record(caller.name, `Service user ${name} deleted`, async (tx, { agentTokens }) => {
+        const item = { action: "delete", id: name } as const;
+        await record(caller.name, `Service user ${name} deleted`, item, async (tx, { agentTokens }) => {
           await tx.deleteServiceUser(name);
           // A later user of this name must not own them.
           await agentTokens.removeOf(name);
@@ -181,7 +184,8 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
         const clientSecret = randomBytes(32).toString("base64url");
         const now = clock.now();
         const overlapMs = secretOverlapSeconds * 1000;
-        const hadOne = await record(caller.name, `Credential of service user ${name} generated`, async (tx) => {
+        const item = { action: "change", id: name } as const;
+        const hadOne = await record(caller.name, `Credential of service user ${name} generated`, item, async (tx) => {
           const user = await tx.serviceUser(name);
           // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.
           const policies = caller.name === name ? [] : (user?.policies ?? []);

@@ -25,7 +25,9 @@ const Period = {
 const ConfigFilter = {
   ...Period,
   itemID: Text256.optional(),
-  itemType: Text256.optional().meta({ description: "`node`, `cluster`, `certificate`, `organization`" }),
+  itemType: Text256.optional().meta({
+    description: "`node`, `cluster`, `policy`, `serviceUser`, `agentToken`, `certificate`, `domain`, `organization`",
+  }),
   auditEvent: z.enum(["create", "change", "delete", "action"]).optional(),
   user: Text256.optional(),
   details: Text256.optional().meta({ description: "Text within the message; upper and lower case differ" }),

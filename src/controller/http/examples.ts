@@ -91,7 +91,7 @@ const FIELDS: Readonly<Record<string, unknown>> = {
   issued_at: "2026-01-01T00:00:00.000Z",
   item: "ens3",
   itemId: NODE,
-  itemType: "Node",
+  itemType: "node",
   jkt: THUMBPRINT,
   key: THUMBPRINT,
   keyName: "laptop",

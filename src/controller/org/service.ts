@@ -90,7 +90,8 @@ export class Organization {
     await store.transact(async (tx) => {
       const config = { ...(await read(tx, "domain-config", Sections)), [section]: body };
       await tx.meta.set("domain-config", JSON.stringify(config));
-      await events.change(tx, undefined, user, `Configuration of ${section} of domain ${domain} changed`);
+      const item = { action: "change", type: "domain", id: domain } as const;
+      await events.change(tx, undefined, user, `Configuration of ${section} of domain ${domain} changed`, item);
     });
   }
 

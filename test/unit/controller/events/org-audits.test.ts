@@ -54,6 +54,30 @@ describe("audits of changes", () => {
     expect((await get("/audit/tail/config?timestamp=2&eTime=1")).json).toEqual(["timestamp: is after eTime"]);
   });
 
+  it("name policies, service users and the domain", async () => {
+    const statements = [{ effect: "allow", actions: ["nodes::read"] }];
+    const policy = { name: "ops", statements, resources: ["*"] };
+    await bench.call("POST", "/v2/policy", { json: policy });
+    await bench.call("PUT", "/v2/policy/ops", { json: policy });
+    await bench.call("DELETE", "/v2/policy/ops");
+    await bench.call("POST", "/v2/service-user", { json: { name: "ci" } });
+    await bench.call("PUT", "/v2/service-user/ci", { json: { status: "inactive" } });
+    await bench.call("POST", "/v2/service-user/ci/token", { json: {} });
+    await bench.call("DELETE", "/v2/service-user/ci");
+    await bench.call("PUT", "/domain/example.net/config/alert", { json: { enabled: true } });
+    const listed = items((await get("/audit/tail/config")).json).toReversed();
+    expect(listed.map(({ auditType, itemType, itemId }) => [auditType, itemType, itemId])).toEqual([
+      ["create", "policy", "ops"],
+      ["change", "policy", "ops"],
+      ["delete", "policy", "ops"],
+      ["create", "serviceUser", "ci"],
+      ["change", "serviceUser", "ci"],
+      ["change", "serviceUser", "ci"],
+      ["delete", "serviceUser", "ci"],
+      ["change", "domain", "example.net"],
+    ]);
+  });
+
   it("are downloaded as a table", async () => {
     await bench.call("POST", "/cluster", { json: { name: "pair" } });
     const answer = await get("/audit/download/config?itemType=cluster");
