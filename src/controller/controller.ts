@@ -43,7 +43,7 @@ import { MachineVolumes } from "./images/volumes.ts";
 import { Images } from "./images/service.ts";
 import { FailureLimiter } from "./http/failure-limiter.ts";
 import { mockApi } from "./http/mock.ts";
-import { sourcesOf, type Source } from "./http/sources.ts";
+import { RequestScope, sourcesOf, type Source } from "./http/sources.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { Activations } from "./nodes/activations/service.ts";
 import { releaseIdentity } from "./nodes/held-identity.ts";
@@ -131,7 +131,8 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   // Nothing below waits before the listeners are there.
   const origin = originOf(settings, port, state.certificate !== undefined);
   const base = { store, clock, keys, origin };
-  const events = eventLog(store, clock, identity);
+  const requests = new RequestScope();
+  const events = eventLog(store, clock, identity, requests);
 
   // Admission: what lets machines in.
   const licenses = new Licenses({ ...base, ...identity, events });
@@ -276,6 +277,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   const api = createApi({
     ...served,
     resourceTags: store.resourceTags,
+    requests,
     onAuthenticated,
     onAuthFailure,
     clock,

@@ -30,6 +30,7 @@ const ConfigFilter = {
   }),
   auditEvent: z.enum(["create", "change", "delete", "action"]).optional(),
   user: Text256.optional(),
+  ip: Text256.optional(),
   details: Text256.optional().meta({ description: "Text within the message; upper and lower case differ" }),
 };
 const UserFilter = { ...Period, user: Text256.optional(), ip: Text256.optional() };
@@ -44,6 +45,7 @@ const PublicConfigAudit = z
     itemId: z.string(),
     message: z.string(),
     userName: z.string(),
+    ip: z.string(),
     timestamp: Seconds,
     org: z.string(),
     type: z.literal("AuditLog"),
@@ -86,8 +88,8 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
   const onOrg = { to: "resource", resource: () => tgrn.organization(org) } as const;
   const onNodes = { to: "kind", permissions: ["audits::read:node"], kind: tgrn.node("") } as const;
   const changes = async (query: z.infer<ReturnType<typeof z.object<typeof ConfigFilter>>>, page: OrgAuditPage) => {
-    const { itemID: itemId, itemType, auditEvent: auditType, user: userName, details } = query;
-    const filter = { ...rangeOf(query), ...defined({ itemId, itemType, auditType, userName, details }) };
+    const { itemID: itemId, itemType, auditEvent: auditType, user: userName, ip, details } = query;
+    const filter = { ...rangeOf(query), ...defined({ itemId, itemType, auditType, userName, ip, details }) };
     const { total, items } = await orgAudits.find({ kind: "config", ...filter, ...page });
     return { total, items: items.map((audit) => publicChange(audit, org)) };
   };
@@ -216,9 +218,9 @@ async function ofNodes(
 }
 
 function publicChange(audit: OrgAudit, org: string): z.infer<typeof PublicConfigAudit> {
-  const { uid, itemType, itemId, message, userName, timestamp } = audit;
+  const { uid, itemType, itemId, message, userName, ip, timestamp } = audit;
   const auditType = PublicConfigAudit.shape.auditType.parse(audit.auditType);
-  return { uid, auditType, itemType, itemId, message, userName, timestamp, org, type: "AuditLog" };
+  return { uid, auditType, itemType, itemId, message, userName, ip, timestamp, org, type: "AuditLog" };
 }
 
 function publicAuthentication(audit: OrgAudit, orgId: string): z.infer<typeof PublicUserAudit> {

@@ -55,7 +55,7 @@ export interface OrgAudit {
   readonly itemType: string;
   readonly itemId: string;
   readonly userName: string;
-  /** Source address of an authentication; otherwise empty. */
+  /** Source address of the request; empty for an audit of an older version. */
   readonly ip: string;
   readonly message: string;
   readonly timestamp: number;

@@ -7,6 +7,7 @@ import type { AlertStore } from "./alert-store.ts";
 import type { AuditStore } from "./audit-store.ts";
 import type { EventStore } from "./store.ts";
 import type { OrgAuditStore } from "./org-audit-store.ts";
+import type { RequestScope } from "../http/sources.ts";
 import type {
   AuditFilter,
   AuditRecord,
@@ -79,6 +80,7 @@ export function eventLog(
   store: { readonly events: Pick<EventStore, "find" | "get">; readonly audits: Pick<AuditStore, "find"> },
   clock: Clock,
   identity: { readonly org: string; readonly domain: string },
+  requests: Pick<RequestScope, "address">,
 ): EventLog {
   const keep = async (
     { events, alerts }: EventParts,
@@ -122,7 +124,7 @@ export function eventLog(
       itemType: item.type ?? type,
       itemId: item.id ?? id,
       userName: user,
-      ip: "",
+      ip: requests.address(),
       message,
       timestamp: Math.floor(clock.now() / 1000),
     });

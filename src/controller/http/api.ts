@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
-import type { Source } from "./sources.ts";
+import type { RequestScope, Source } from "./sources.ts";
 import { compressed } from "./compressed.ts";
 import { authenticate, challengeFor, type Credentials, type ResourceTags } from "./caller.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
@@ -22,6 +22,7 @@ export interface ApiDeps {
   readonly access: Credentials;
   readonly tokens: Pick<TokenIssuer, "verify">;
   readonly resourceTags: ResourceTags;
+  readonly requests: Pick<RequestScope, "within">;
   /** Called after each successful authentication. */
   readonly onAuthenticated?: (user: string, source: Source) => void;
   /** Counts a failed authentication; returns the seconds to wait if an address has too many. */
@@ -42,7 +43,9 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   for (const route of routes) {
     const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
     app.on(route.method, [path, `${ALIAS}${path}`], (context) =>
-      respond(deps, route.operationId, context, (identify) => run(route, context, identify)),
+      respond(deps, route.operationId, context, (identify) =>
+        deps.requests.within(sourceOf(context.env), () => run(route, context, identify)),
+      ),
     );
   }
   const patterns = routes.map(({ method, path }) => ({ method, pattern: patternOf(path) }));

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { isInBlock } from "../../lib/net/cidr.ts";
@@ -27,6 +28,21 @@ export interface Sources {
   isFrontEnd(address: string): boolean;
   /** Returns the prefix that a socket's connection counts for; undefined if it may carry requests of many clients. */
   prefixOf(socket: Connection): string | undefined;
+}
+
+/** Knows for which request asynchronous work runs, so that a record of it can name the address. */
+export class RequestScope {
+  readonly #source = new AsyncLocalStorage<Source>();
+
+  /** Runs the work of a request. */
+  within<T>(source: Source, work: () => T): T {
+    return this.#source.run(source, work);
+  }
+
+  /** Returns the address of the client; empty outside of requests. */
+  address(): string {
+    return this.#source.getStore()?.address ?? "";
+  }
 }
 
 interface Connection {

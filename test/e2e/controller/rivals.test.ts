@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { eventLog } from "../../../src/controller/events/service.ts";
+import { RequestScope } from "../../../src/controller/http/sources.ts";
 import { Images, MAX_IMAGES } from "../../../src/controller/images/service.ts";
 import { connectPostgres } from "../../../src/controller/store/postgres.ts";
 import { storeIn } from "../../../src/controller/stores.ts";
@@ -402,7 +403,10 @@ describe("two controllers on one PostgreSQL", () => {
       const opened = connectPostgres({ address }, { check: () => undefined });
       onTestFinished(() => opened.close());
       const store = storeIn(opened);
-      return new Images({ store, events: eventLog(store, systemClock(), { org: "o", domain: "d" }) });
+      return new Images({
+        store,
+        events: eventLog(store, systemClock(), { org: "o", domain: "d" }, new RequestScope()),
+      });
     });
     const all = async (count: number, work: (images: Images, index: number) => Promise<void>): Promise<number> => {
       const ends = await Promise.allSettled(

@@ -83,6 +83,7 @@ export class ApiBench {
       ...store,
       store,
       ...services,
+      requests: this.fleet.requests,
       images: new Images({ store, events: services.events }),
       machineVolumes: new MachineVolumes({ store, events: services.events }),
       organization: new Organization({ store, events: services.events, domain: DOMAIN }),

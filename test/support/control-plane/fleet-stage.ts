@@ -10,6 +10,7 @@ import type { Services } from "../../../src/controller/controller.ts";
 import { Alerts } from "../../../src/controller/events/alerts.ts";
 import { eventLog } from "../../../src/controller/events/service.ts";
 import type { EventRecord } from "../../../src/controller/events/records.ts";
+import { RequestScope } from "../../../src/controller/http/sources.ts";
 import { NEW_IDENTITY } from "../../../src/controller/nodes/identity.ts";
 import { Licenses } from "../../../src/controller/nodes/licenses.ts";
 import { releaseIdentity } from "../../../src/controller/nodes/held-identity.ts";
@@ -118,6 +119,7 @@ interface RecordedChange {
 export class FleetStage {
   readonly store: TestStore;
   readonly services: Services;
+  readonly requests = new RequestScope();
   readonly triggered: { readonly uid: string; readonly request: TriggerRequest }[] = [];
   readonly terminals: { readonly uid: string; readonly request: Omit<TerminalRequest, "user"> }[] = [];
   /** UIDs that were told that they are deleted. */
@@ -138,7 +140,7 @@ export class FleetStage {
   private constructor(store: TestStore, clock: Clock, origin: string, signing: Signer, log: Logger) {
     this.store = store;
     const identity = { org: ORG, domain: DOMAIN };
-    const events = eventLog(store, clock, identity);
+    const events = eventLog(store, clock, identity, this.requests);
     const changes = {
       apply: async (change: (tx: Stores) => Promise<Iterable<string>>) => void (await store.transact(change)),
     };

@@ -78,14 +78,32 @@ describe("audits of changes", () => {
     ]);
   });
 
+  it("have the address of the request, also of two at once", async () => {
+    const create = (name: string, address: string) =>
+      bench.app.request(
+        "/cluster",
+        {
+          method: "POST",
+          headers: { authorization: ADMIN_KEY, "content-type": "application/json" },
+          body: JSON.stringify({ name }),
+        },
+        { source: { address, prefix: address } },
+      );
+    await Promise.all([create("one", "192.0.2.7"), create("two", "192.0.2.8")]);
+    const ipOf = async (query: string) => items((await get(`/audit/tail/config${query}`)).json).map(({ ip }) => ip);
+    expect(await ipOf("?itemID=one.example.net")).toEqual(["192.0.2.7"]);
+    expect(await ipOf("?ip=192.0.2.8")).toEqual(["192.0.2.8"]);
+    expect(await ipOf("")).toHaveLength(2);
+  });
+
   it("are downloaded as a table", async () => {
     await bench.call("POST", "/cluster", { json: { name: "pair" } });
     const answer = await get("/audit/download/config?itemType=cluster");
     expect(answer.headers.get("content-type")).toBe("text/csv; charset=utf-8");
     const [head, row, end] = answer.text.split("\r\n");
-    expect(head).toBe('"uid","auditType","itemType","itemId","message","userName","timestamp","org","type"');
+    expect(head).toBe('"uid","auditType","itemType","itemId","message","userName","ip","timestamp","org","type"');
     expect(row).toContain(
-      `"create","cluster","pair.example.net","Cluster pair.example.net created","admin",${seconds()},`,
+      `"create","cluster","pair.example.net","Cluster pair.example.net created","admin","unknown",${seconds()},`,
     );
     expect(end).toBe("");
   });

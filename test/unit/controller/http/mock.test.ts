@@ -5,8 +5,8 @@ import { ExampleStage, type Example } from "../../../support/control-plane/examp
 
 const stage = await ExampleStage.open();
 const { bench } = stage;
-const { clock, log, resourceTags } = bench.deps;
-const app = createApi({ ...mockApi(bench.routes, "0.0.0-test"), resourceTags, clock, log });
+const { clock, log, resourceTags, requests } = bench.deps;
+const app = createApi({ ...mockApi(bench.routes, "0.0.0-test"), resourceTags, requests, clock, log });
 
 const at = ({ path, params, query }: Pick<Example, "path" | "params" | "query">): string => {
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));

@@ -2,6 +2,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { openTestStore } from "../../../support/control-plane/test-store.ts";
 import { NEW_IDENTITY } from "../../../../src/controller/nodes/identity.ts";
 import { eventLog } from "../../../../src/controller/events/service.ts";
+import { RequestScope } from "../../../../src/controller/http/sources.ts";
 import { Images } from "../../../../src/controller/images/service.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
@@ -41,7 +42,7 @@ test("images are kept by node, and go with it", async () => {
 
 test("a change of an image is recorded with it, or neither", async () => {
   const store = await storeWithNodes("n1");
-  const events = eventLog(store, systemClock(), { org: "o", domain: "d" });
+  const events = eventLog(store, systemClock(), { org: "o", domain: "d" }, new RequestScope());
   const images = new Images({ store, events });
   await images.add("n1", image, "ann");
   await expect(images.add("n1", image, "ann")).rejects.toMatchObject({ code: "item-collision" });
