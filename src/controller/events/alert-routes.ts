@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { Page, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
-import { numberIn } from "../http/query.ts";
+import { Page, pageAt, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
+import { UnixMoment } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
@@ -11,7 +11,6 @@ import type { Alerts } from "./alerts.ts";
 import type { EventLog } from "./service.ts";
 
 const tag = "Alerts";
-const MAX_UNIX_SECONDS = 253_402_300_799;
 const NodeParams = z.object({ nodeID: Uid });
 const PageQuery = z.strictObject(Page);
 /** Rejects all parameters, as other lists reject unknown ones. */
@@ -62,7 +61,7 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
       isDeprecated: true,
       access: onNodes,
       query: PageQuery.extend({
-        timestamp: numberIn(0, MAX_UNIX_SECONDS).optional().meta({ description: "Not before; Unix seconds" }),
+        timestamp: UnixMoment.optional().meta({ description: "Not before; Unix seconds" }),
       }),
       answers: { ...legacy },
       handle: async ({ query, caller }) => {
@@ -124,8 +123,8 @@ export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly
   ];
 }
 
-function newestFirst({ limit, page }: z.infer<typeof PageQuery>): EventFilter {
-  return { sort: { by: "timestamp", order: "desc" }, limit, offset: (page - 1) * limit };
+function newestFirst(query: z.infer<typeof PageQuery>): EventFilter {
+  return { sort: { by: "timestamp", order: "desc" }, ...pageAt(query) };
 }
 
 function legacyAlert(event: EventRecord): z.infer<typeof LegacyAlert> {

@@ -2,9 +2,9 @@ import { z } from "zod";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { HISTORY_SECONDS } from "./store.ts";
-import { RangeQuery, rangeOf, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
+import { pageOf, pageResponse, RangeQuery, rangeOf, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
 import { route, type Route } from "../http/route.ts";
-import { notFound, PublicAudit, refusals } from "../http/shapes.ts";
+import { notFound, PublicAudit } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { AuditRecord } from "./records.ts";
 import type { EventLog } from "./service.ts";
@@ -20,21 +20,9 @@ export interface AuditRouteDeps {
 
 /** Routes of the audit trail, in pages; the header `x-total-count` has the number of all matches. */
 export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Route[] {
-  const audits = {
-    200: {
-      description: "One page of audits, newest first",
-      schema: z.array(PublicAudit),
-      headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
-    },
-    ...refusals,
-  };
+  const audits = pageOf(PublicAudit, "One page of audits, newest first");
   const answer = ({ total, items }: { readonly total: number; readonly items: readonly AuditRecord[] }): Response =>
-    Response.json(
-      items.map(({ nodeId: uid, fqdn, category, value, timestamp, origin }): z.infer<typeof PublicAudit> => {
-        return { uid, fqdn, category, value, timestamp, expires: timestamp + HISTORY_SECONDS, org, origin };
-      }),
-      { headers: { "x-total-count": String(total) } },
-    );
+    pageResponse({ total, items: items.map((record) => publicAudit(record, org)) });
   return [
     route({
       method: "GET",
@@ -68,4 +56,10 @@ export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Ro
       },
     }),
   ];
+}
+
+/** Returns an audit record of a node as shown. */
+export function publicAudit(record: AuditRecord, org: string): z.infer<typeof PublicAudit> {
+  const { nodeId: uid, fqdn, category, value, timestamp, origin } = record;
+  return { uid, fqdn, category, value, timestamp, expires: timestamp + HISTORY_SECONDS, org, origin };
 }

@@ -2,22 +2,22 @@ import { z } from "zod";
 import { Fqdn, Text256 } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { Violations } from "../http/problem.ts";
-import { numberIn } from "../http/query.ts";
+import { UnixMoment } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { PublicAudit, refusals, Seconds } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import { HISTORY_SECONDS } from "./store.ts";
+import { publicAudit } from "./audit-routes.ts";
 import { csv } from "./csv.ts";
 import type { OrgAudit, OrgAuditFilter } from "./records.ts";
-import { readableNodes, type NodeLookup } from "./routes.ts";
+import { Page, pageAt, pageOf, pageResponse, readableNodes, type NodeLookup } from "./routes.ts";
 import type { OrgAuditStore } from "./org-audit-store.ts";
 import type { EventLog } from "./service.ts";
 
 const tag = "Audits";
-const MAX_UNIX_SECONDS = 253_402_300_799;
 /** Most records of a download. */
 const MAX_DOWNLOAD = 10_000;
-const Time = numberIn(0, MAX_UNIX_SECONDS).optional();
+const Time = UnixMoment.optional();
 const Period = {
   timestamp: Time.meta({ description: "Not before; Unix seconds" }),
   eTime: Time.meta({ description: "Not after; Unix seconds" }),
@@ -35,7 +35,6 @@ const ConfigFilter = {
 };
 const UserFilter = { ...Period, user: Text256.optional(), ip: Text256.optional() };
 const NodeFilter = { ...Period, FQDN: Fqdn.optional() };
-const Page = { limit: numberIn(1, 1000).default(100), page: numberIn(1, 1_000_000).default(1) };
 
 const PublicConfigAudit = z
   .object({
@@ -111,7 +110,7 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
       tag,
       access: { ...onOrg, permissions: ["audits::read:config"] },
       query: z.object({ ...ConfigFilter, ...Page }),
-      answers: pageOf(PublicConfigAudit),
+      answers: pageOf(PublicConfigAudit, PAGE),
       handle: async ({ query }) => pageResponse(await changes(query, pageAt(query))),
     }),
     route({
@@ -133,7 +132,7 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
       tag,
       access: { ...onOrg, permissions: ["audits::read:user"] },
       query: z.object({ ...UserFilter, ...Page }),
-      answers: pageOf(PublicUserAudit),
+      answers: pageOf(PublicUserAudit, PAGE),
       handle: async ({ query }) => pageResponse(await authentications(query, pageAt(query))),
     }),
     route({
@@ -155,7 +154,7 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
       tag,
       access: onNodes,
       query: z.object({ ...NodeFilter, ...Page }),
-      answers: pageOf(PublicAudit),
+      answers: pageOf(PublicAudit, PAGE),
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, onNodes.permissions, await namedNode(nodes, query.FQDN));
         return pageResponse(await ofNodes(events, { ...rangeOf(query), ...defined({ nodeIds }) }, pageAt(query), org));
@@ -182,11 +181,6 @@ export function orgAuditRoutes({ orgAudits, events, nodes, org }: OrgAuditRouteD
 type OrgAuditPage = Pick<OrgAuditFilter, "limit" | "offset">;
 const WHOLE: OrgAuditPage = { limit: MAX_DOWNLOAD, offset: 0 };
 
-const pageAt = ({ limit, page }: { readonly limit: number; readonly page: number }): OrgAuditPage => ({
-  limit,
-  offset: (page - 1) * limit,
-});
-
 /** @throws {Violations} if the range ends before it starts */
 function rangeOf({ timestamp, eTime }: Range): { readonly from?: number; readonly to?: number } {
   if (timestamp !== undefined && eTime !== undefined && timestamp > eTime)
@@ -209,12 +203,7 @@ async function ofNodes(
   org: string,
 ): Promise<Found<z.infer<typeof PublicAudit>>> {
   const { total, items } = await events.audits({ ...filter, ...page });
-  return {
-    total,
-    items: items.map(({ nodeId: uid, fqdn, category, value, timestamp, origin }) => {
-      return { uid, fqdn, category, value, timestamp, expires: timestamp + HISTORY_SECONDS, org, origin };
-    }),
-  };
+  return { total, items: items.map((record) => publicAudit(record, org)) };
 }
 
 function publicChange(audit: OrgAudit, org: string): z.infer<typeof PublicConfigAudit> {
@@ -229,17 +218,7 @@ function publicAuthentication(audit: OrgAudit, orgId: string): z.infer<typeof Pu
   return { uid, userId, message, source: "api", ip, timestamp, expires, orgId, type: "AuthAudit" };
 }
 
-const pageOf = (item: z.ZodType) => ({
-  200: {
-    description: "One page, newest first",
-    schema: z.array(item),
-    headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
-  },
-  ...refusals,
-});
-
-const pageResponse = ({ total, items }: Found<object>): Response =>
-  Response.json(items, { headers: { "x-total-count": String(total) } });
+const PAGE = "One page, newest first";
 
 const csvAnswer = {
   200: { description: "A table with a header (RFC 4180), newest first", mediaTypes: ["text/csv"] },

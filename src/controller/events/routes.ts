@@ -54,16 +54,37 @@ export interface EventRouteDeps {
   readonly nodes: NodeLookup;
 }
 
+/** Returns the part of a list that a page shows. */
+export function pageAt({ limit, page }: { readonly limit: number; readonly page: number }): {
+  readonly limit: number;
+  readonly offset: number;
+} {
+  return { limit, offset: (page - 1) * limit };
+}
+
+/** Declares a page of a list. */
+export const pageOf = (item: z.ZodType, description: string) => ({
+  200: {
+    description,
+    schema: z.array(item),
+    headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
+  },
+  ...refusals,
+});
+
+export function pageResponse({
+  total,
+  items,
+}: {
+  readonly total: number;
+  readonly items: readonly object[];
+}): Response {
+  return Response.json(items, { headers: { "x-total-count": String(total) } });
+}
+
 /** Routes of events, in pages; the header `x-total-count` has the number of all matches. */
 export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[] {
-  const page = {
-    200: {
-      description: "One page of events",
-      schema: z.array(PublicEvent),
-      headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
-    },
-    ...refusals,
-  };
+  const page = pageOf(PublicEvent, "One page of events");
   return [
     route({
       method: "GET",
@@ -133,13 +154,12 @@ export function rangeOf({ sTime, eTime, limit, page }: z.infer<typeof RangeQuery
   if (sTime !== undefined && eTime !== undefined && sTime > eTime) throw new Violations(["sTime: is after eTime"]);
   return {
     ...defined({ from: sTime, to: eTime }),
-    limit,
-    offset: (page - 1) * limit,
+    ...pageAt({ limit, page }),
   };
 }
 
 function eventPage({ total, items }: { readonly total: number; readonly items: readonly EventRecord[] }): Response {
-  return Response.json(items.map(publicEvent), { headers: { "x-total-count": String(total) } });
+  return pageResponse({ total, items: items.map(publicEvent) });
 }
 
 /** Returns an event as shown: one without a node has no fields of a node. */

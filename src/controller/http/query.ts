@@ -94,6 +94,9 @@ export function hasTags(tags: Readonly<Record<string, string>>, filter: readonly
   });
 }
 
+/** A time in Unix seconds, until the year 9999. */
+export const UnixMoment = numberIn(0, 253_402_300_799);
+
 /** Parses an ISO 8601 time to Unix seconds. */
 export const Moment = z
   .string()

@@ -6,7 +6,7 @@ import { MAX_FLOWS_FOUND } from "./flows.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { readableNodes } from "../events/routes.ts";
 import { Violations } from "../http/problem.ts";
-import { listOf, Moment, numberIn } from "../http/query.ts";
+import { listOf, Moment, numberIn, UnixMoment } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { PublicFlow, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
@@ -39,7 +39,7 @@ const Query = z.strictObject({
   page: numberIn(1, MAX_FLOWS_FOUND).default(1),
 });
 
-const Time = numberIn(0, 253_402_300_799).optional();
+const Time = UnixMoment.optional();
 /** The query of the audit paths, with times in Unix seconds. */
 const AuditQuery = z.object({
   sTime: Time.meta({ description: "Ended not before; Unix seconds. Two hours before `eTime` by default" }),

@@ -7,7 +7,7 @@ import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "./gateway-details.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
-import { Moment, numberIn } from "../http/query.ts";
+import { Moment, numberIn, UnixMoment } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { notFound, refusals } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -19,9 +19,7 @@ const DAY_SECONDS = 86_400;
 const OUTPUT_DAYS = OUTPUT_SECONDS / DAY_SECONDS;
 /** Limit of output records in one response. */
 const MAX_OUTPUT_FOUND = 2000;
-const MAX_UNIX_SECONDS = 253_402_300_799;
 const DAYS = DETAILS_SECONDS / 86_400;
-const Instant = numberIn(0, MAX_UNIX_SECONDS);
 
 const GatewayStats = GatewayDetails.extend({
   node: z.string().meta({ description: "The other node; on a gateway, the node that measured" }),
@@ -52,8 +50,8 @@ export function pluginLogRoutes({
       access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: z.object({ nodeID: Uid }),
       query: z.strictObject({
-        startDate: Instant.meta({ description: "Unix seconds" }),
-        endDate: Instant.meta({ description: "Unix seconds, inclusive" }),
+        startDate: UnixMoment.meta({ description: "Unix seconds" }),
+        endDate: UnixMoment.meta({ description: "Unix seconds, inclusive" }),
       }),
       answers: {
         200: {
