@@ -3,6 +3,7 @@ import { HISTORY_ROWS, HISTORY_SECONDS } from "./store.ts";
 import type { OrgAudit, OrgAuditFilter, OrgAuditKind } from "./records.ts";
 import { storable } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
+import { pruner } from "../store/trimmer.ts";
 
 /** Time for which changes are kept, in seconds; authentications are kept as long as events. */
 export const CONFIG_AUDIT_SECONDS = 90 * 24 * 3600;
@@ -37,6 +38,8 @@ const RETENTION: readonly (readonly [OrgAuditKind, seconds: number])[] = [
 
 export function orgAuditStore(executor: Executor): OrgAuditStore {
   const db = executor.$extendTables<OrgAuditTables>();
+  const kinds = RETENTION.map(([kind]) => kind);
+  const pruneMany = pruner(executor, "org_audits", HISTORY_ROWS, { column: "kind", values: kinds });
   return {
     async add({ uid, kind, auditType, itemType, itemId, userName, ip, message, timestamp }) {
       await db
@@ -83,17 +86,8 @@ export function orgAuditStore(executor: Executor): OrgAuditStore {
           .where("kind", "=", kind)
           .where("timestamp", "<", Math.floor(nowSeconds - seconds))
           .execute();
-        const oldest = await db
-          .selectFrom("org_audits")
-          .select("seq")
-          .where("kind", "=", kind)
-          .orderBy("seq", "desc")
-          .limit(1)
-          .offset(HISTORY_ROWS)
-          .executeTakeFirst();
-        if (oldest === undefined) continue;
-        await db.deleteFrom("org_audits").where("kind", "=", kind).where("seq", "<=", oldest.seq).execute();
       }
+      await pruneMany();
     },
   };
 }

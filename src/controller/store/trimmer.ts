@@ -39,13 +39,26 @@ export function trimmer(
   };
 }
 
-/** Returns a function that drops the oldest rows beyond `most` of each origin. Counts rows, because `seq` includes dropped ones. */
-export function pruner(db: Executor, table: "events" | "audits", most: number): () => Promise<void> {
+/** Column that parts a table, and its values. */
+interface Parts {
+  readonly column: string;
+  readonly values: readonly string[];
+}
+
+const ORIGINS: Parts = { column: "origin", values: ["control-plane", "node"] };
+
+/** Returns a function that drops the oldest rows beyond `most` of each part. Counts rows, because `seq` includes dropped ones. */
+export function pruner(
+  db: Executor,
+  table: "events" | "audits" | "org_audits",
+  most: number,
+  { column, values }: Parts = ORIGINS,
+): () => Promise<void> {
   return async () => {
-    for (const origin of ["control-plane", "node"]) {
-      const ofOrigin = sql`${sql.table(table)} where origin = ${origin}`;
-      await sql`delete from ${ofOrigin} and seq <= (
-        select seq from ${ofOrigin} order by seq desc limit 1 offset ${most})`.execute(db);
+    for (const value of values) {
+      const ofPart = sql`${sql.table(table)} where ${sql.ref(column)} = ${value}`;
+      await sql`delete from ${ofPart} and seq <= (
+        select seq from ${ofPart} order by seq desc limit 1 offset ${most})`.execute(db);
     }
   };
 }
