@@ -85,7 +85,9 @@ export class Certificates {
     await this.#reportOwn();
     const { store, events, clock } = this.#deps;
     const now = clock.now();
-    for (const { fqdn } of await store.certificates.all()) {
+    for (const certificate of await store.certificates.all()) {
+      const { fqdn, reported } = certificate;
+      if (certificateInfo(certificate, now).warning === reported) continue;
       await store.transact(async (tx) => {
         const stored = await tx.certificates.get(fqdn);
         if (stored === undefined) return;
