@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { sectionSchemas } from "../../protocol/sections/sections.ts";
+import { AlertSection } from "../../protocol/sections/alert/alert.ts";
 import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { Caller } from "../http/caller.ts";
+import { WARNING_HEADER } from "../config/not-applied.ts";
 import { sectionForm } from "../config/section-forms.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, Seconds } from "../http/shapes.ts";
@@ -48,7 +49,6 @@ const ApigwSection = z.strictObject({
   new_cloud_gateway: z.boolean().nullish(),
 });
 
-const WARNING_HEADER = "holdfast-warning";
 const warned = { [WARNING_HEADER]: { description: "Why the stored section has no effect", schema: z.string() } };
 const notApplied = (section: string) => ({
   [WARNING_HEADER]: `section ${section} of the domain is stored but not applied: this version does not support it`,
@@ -161,7 +161,7 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       tag,
       access: { ...ofDomain, permissions: ["domains::configure:thresholds"] },
       params: z.object({ domain: Fqdn }),
-      body: { schema: sectionSchemas.alert ?? JsonObject, described: sectionForm("alert"), root: "alert" },
+      body: { schema: AlertSection, described: sectionForm("alert"), root: "alert" },
       answers: {
         200: { description: "The section", schema: sectionForm("alert"), headers: warned },
         ...refusals,
