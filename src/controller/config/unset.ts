@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 
@@ -11,19 +10,8 @@ export function takingUnset(schema: z.ZodType<JsonObject>): z.ZodType<JsonObject
   return z.unknown().transform((body, context): JsonObject => {
     const parsed = schema.safeParse(withoutUnset(body));
     if (parsed.success && isObject(body)) return body;
-    for (const issue of parsed.error?.issues ?? []) {
-      for (const { path, message } of described(issue)) context.addIssue({ code: "custom", path, message });
-    }
+    for (const issue of parsed.error?.issues ?? []) context.addIssue({ ...issue });
     return z.NEVER;
-  });
-}
-
-/** Returns an issue as one or more with a text of their own: a line is the path, a colon and the text. */
-function described(issue: z.core.$ZodIssue): readonly { readonly path: string[]; readonly message: string }[] {
-  return describeIssues(new z.ZodError([issue])).map((line) => {
-    const [, path, message] = /^(\S+): (.*)$/s.exec(line) ?? [];
-    if (issue.path.length === 0 && issue.code !== "unrecognized_keys") return { path: [], message: line };
-    return path === undefined || message === undefined ? { path: [], message: line } : { path: [path], message };
   });
 }
 
