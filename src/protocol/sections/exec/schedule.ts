@@ -8,6 +8,8 @@ const LONGEST_SECONDS = 366 * 86_400;
 // croner also reads times of day, nicknames, and extensions such as L and #.
 const VALUE = "(?:\\d{1,2}|[a-z]{3})";
 const PART = `(?:\\*|\\?|${VALUE}(?:-${VALUE})?)(?:/\\d{1,2})?`;
+/** A range of one value. */
+const ONE_VALUE = /\b(\w+)-\1\b(?:\/\d+)?/g;
 const FIELDS = new RegExp(`^${PART}(?:,${PART}){0,63}(?: ${PART}(?:,${PART}){0,63}){4}$`);
 
 /** Reads `rate(<n> minutes|hours|days)` or five cron fields (crontab(5)); undefined for anything else. */
@@ -28,7 +30,9 @@ export function nextCronTime(text: string, after: number): number | undefined {
   // crontab(5): of a day of month and a day of week, one is enough unless either begins with an asterisk.
   const [, , dayOfMonth = "", , dayOfWeek = ""] = text.split(" ");
   const domAndDow = [dayOfMonth, dayOfWeek].some((field) => /^[*?]/.test(field));
-  const cron = new Cron(text, { mode: "5-part", utcOffset: 0, domAndDow });
+  // croner takes sun-sun for the whole week.
+  const pattern = text.replaceAll(ONE_VALUE, "$1");
+  const cron = new Cron(pattern, { mode: "5-part", utcOffset: 0, domAndDow });
   return cron.nextRun(new Date(after))?.getTime();
 }
 

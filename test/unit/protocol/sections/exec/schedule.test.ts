@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readSchedule } from "../../../../../src/protocol/sections/exec/schedule.ts";
+import { nextCronTime, readSchedule } from "../../../../../src/protocol/sections/exec/schedule.ts";
 
 describe("readSchedule", () => {
   it.each([
@@ -66,5 +66,13 @@ describe("readSchedule", () => {
         if (read !== undefined) expect(readSchedule(read.text)).toEqual(read);
       }),
     );
+  });
+});
+
+describe("nextCronTime", () => {
+  it.each(["sun-sun", "SUN-SUN/2", "0-0", "7-7", "7"])("takes the days %s for Sundays", (days) => {
+    const { text } = readSchedule(`0 0 * * ${days}`) ?? { text: "" };
+    const monday = Date.UTC(2026, 10, 30);
+    expect(new Date(nextCronTime(text, monday) ?? 0).toISOString()).toBe("2026-12-06T00:00:00.000Z");
   });
 });
