@@ -39,7 +39,7 @@ export interface Documents {
 export interface DocumentsDeps {
   readonly speedTestTokens: SpeedTestTokens;
   readonly store: Transact<DocumentParts & EventParts> & {
-    readonly documents: Pick<DocumentStore, "get" | "setJws">;
+    readonly documents: Pick<DocumentStore, "get" | "setJws" | "versions">;
     readonly nodes: Pick<NodeStore, "placement">;
   };
   readonly events: Pick<EventLog, "record">;
@@ -115,12 +115,13 @@ export function documents({
     return id === undefined || document === undefined ? undefined : { id, document };
   };
 
-  const versionsIn = async (from: Lookup, uid: string): Promise<DocumentVersions> => {
-    const placement = await from.nodes.placement(uid);
+  const versionsOf = async (uid: string): Promise<DocumentVersions> => {
+    const placement = await store.nodes.placement(uid);
+    const stored = await store.documents.versions(uid);
     const versions = { keys: keys.newest.version, node: 0, cluster: 0, domain: 0 };
     for (const name of NAMES) {
-      const id = idOf(uid, name, placement);
-      if (id !== undefined) versions[name] = (await from.documents.get(id))?.version ?? 0;
+      const sub = idOf(uid, name, placement)?.sub;
+      versions[name] = stored.find((row) => row.name === name && row.sub === sub)?.version ?? 0;
     }
     return versions;
   };
@@ -133,11 +134,13 @@ export function documents({
     const rows = await tx.documents.hashes([...new Set(contents.map(([{ node }]) => node))]);
     const hashes = new Map(rows.map((row) => [keyOf(row), row.hash]));
     const changed: DocumentId[] = [];
+    let floor: number | undefined;
     for (const [id, content] of contents) {
       const body = JSON.stringify(content);
       const hash = sha256(body + JSON.stringify(secretsOf(id.node, id.name)));
       if (hashes.get(keyOf(id)) === hash) continue;
-      const highest = Math.max(await tx.documents.highest(id.node, id.name), await floorIn(tx));
+      floor ??= await floorIn(tx);
+      const highest = Math.max(await tx.documents.highest(id.node, id.name), floor);
       await tx.documents.put(id, { version: highest + 1, hash, body });
       changed.push(id);
     }
@@ -216,10 +219,10 @@ export function documents({
       const byNode = Map.groupBy(changed, ({ node }) => node);
       return new Map([...byNode].map(([uid, ids]) => [uid, ids.map(({ name }) => name)]));
     },
-    versions: (uid) => versionsIn(store, uid),
+    versions: versionsOf,
     async follow(uid, have) {
       // Nodes that are not ahead, which is nearly all of them, need no transaction.
-      const ours = await versionsIn(store, uid);
+      const ours = await versionsOf(uid);
       if ([...NAMES, "keys" as const].every((name) => have[name] <= ours[name])) return [];
       const found = await store.transact(async (tx) => {
         const verdicts: (Followed | undefined)[] = [await reportKeysAhead(tx, uid, have.keys)];

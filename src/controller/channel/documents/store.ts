@@ -25,6 +25,8 @@ export interface StoredDocument {
 
 export interface DocumentStore {
   get(id: DocumentId): Promise<StoredDocument | undefined>;
+  /** Returns the version of each document of a node, of any subject. */
+  versions(node: string): Promise<readonly (Pick<Id, "name" | "sub"> & { readonly version: number })[]>;
   /** Returns the hash of each document of these nodes. */
   hashes(nodes: readonly string[]): Promise<readonly (Id & { readonly hash: string })[]>;
   /** Highest version a node ever got under this name, for any subject; 0 if none. */
@@ -66,6 +68,13 @@ const GET = statement<Id>()((db, value) =>
     .where("node", "=", value("node"))
     .where("name", "=", value("name"))
     .where("sub", "=", value("sub")),
+);
+const VERSIONS = statement<Pick<Id, "node">>()((db, value) =>
+  db
+    .$extendTables<DocumentTables>()
+    .selectFrom("documents")
+    .select(["name", "sub", "version"])
+    .where("node", "=", value("node")),
 );
 const HIGHEST = statement<Pick<Id, "node" | "name">>()((db, value) =>
   db
@@ -113,6 +122,7 @@ export function documentStore(executor: Executor): DocumentStore {
       const [row] = (await GET(executor, { node, name, sub })).rows;
       return row === undefined ? undefined : { ...row, jws: row.jws ?? undefined, seal: row.seal ?? undefined };
     },
+    versions: async (node) => (await VERSIONS(executor, { node })).rows,
     hashes: (nodes) =>
       db
         .selectFrom("documents")
