@@ -175,7 +175,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
           }
           await removeFile(deps, storeCall(call), record.location);
         }
-        await images.remove(nodeID, record, call.caller.name);
+        await images.remove(nodeID, id, call.caller.name);
         return Response.json({});
       },
     }),

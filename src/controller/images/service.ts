@@ -58,8 +58,10 @@ export class Images {
     });
   }
 
-  remove(node: string, { id, displayName }: ImageRecord, user: string): Promise<void> {
+  /** @throws {InputError} `not-found` */
+  remove(node: string, id: string, user: string): Promise<void> {
     return this.#change(node, user, async ({ images }) => {
+      const { displayName } = await found(images, node, id);
       await images.remove(node, id);
       return `Image ${displayName} removed`;
     });

@@ -423,7 +423,7 @@ describe("two controllers on one PostgreSQL", () => {
     const image = (id: string) => ({ id, displayName: id, location: "/a", os: "linux", description: undefined });
     expect(await all(6, (images) => images.add(uid, image("same"), "test"))).toBe(1);
     expect(await all(6, (images) => images.replace(uid, image("same"), "test"))).toBe(6);
-    await all(6, (images) => images.remove(uid, image("same"), "test"));
+    expect(await all(6, (images) => images.remove(uid, "same", "test"))).toBe(1);
     expect(await all(2, (images) => images.replace(uid, image("same"), "test"))).toBe(0);
     await query(`INSERT INTO images SELECT '${uid}', 'filler' || i, 'n', NULL, '/a', 'linux'
       FROM generate_series(1, ${MAX_IMAGES - 4}) i`);

@@ -197,6 +197,12 @@ describe("DELETE", () => {
     expect([files.size, asked, await bench.fleet.changes()]).toEqual([1, [], ["admin: Image Windows removed"]]);
   });
 
+  it("removes a record once, though it is asked for twice at the same moment", async () => {
+    const answers = await Promise.all([call("DELETE", `/${ID}`), call("DELETE", `/${ID}`)]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 404]);
+    expect(await bench.fleet.changes()).toEqual(["admin: Image Windows removed"]);
+  });
+
   it("removes the file first where that is asked for", async () => {
     expect((await call("DELETE", `/${ID}?deleteFile=true`)).status).toBe(200);
     expect(asked).toEqual([{ action: "DELETE", filename: image.location }]);

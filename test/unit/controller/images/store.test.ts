@@ -47,9 +47,9 @@ test("a change of an image is recorded with it, or neither", async () => {
   await images.add("n1", image, "ann");
   await expect(images.add("n1", image, "ann")).rejects.toMatchObject({ code: "item-collision" });
   await expect(images.replace("n1", { ...image, id: "none" }, "ann")).rejects.toMatchObject({ code: "not-found" });
-  await expect(images.remove("nobody", image, "ann")).rejects.toMatchObject({ code: "not-found" });
+  await expect(images.remove("nobody", image.id, "ann")).rejects.toMatchObject({ code: "not-found" });
   const failing = new Images({ store, events: { change: () => Promise.reject(new Error("no")) } });
-  await expect(failing.remove("n1", image, "ann")).rejects.toThrow("no");
+  await expect(failing.remove("n1", image.id, "ann")).rejects.toThrow("no");
   expect(await images.ofNode("n1")).toEqual([image]);
   const filter = { sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 } as const;
   expect((await events.find(filter)).items).toMatchObject([
