@@ -251,7 +251,8 @@ export class Triggers {
       run.settle({ error: new InputError("invalid-body", "body: too large for one message") });
       return;
     }
-    if (!this.#runs.has(run.id) || sessions.get(run.uid) !== session) return;
+    // While it was signed, it may have ended, or been sent for the session's opening.
+    if (!this.#runs.has(run.id) || sessions.get(run.uid) !== session || run.sentIn === session) return;
     run.sentIn = session;
     session.peer.request("trigger.run", { jws }, run.stop.signal).then(
       (result) => {

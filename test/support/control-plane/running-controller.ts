@@ -3,6 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { startController, type Controller, type ControllerOptions } from "../../../src/controller/controller.ts";
@@ -99,4 +100,22 @@ export async function addNode(
   const answer = await register(controller.url, license, identity);
   if (answer.status !== 200) throw new Error(`registration answered ${answer.status}: ${JSON.stringify(answer.body)}`);
   return new TestNode(controller.url, peekClaims("holdfast-license+jwt", license).jti, identity);
+}
+
+/** Keeps a transaction open for a turn of the event loop, again and again, so that others queue up before each of their statements. */
+export function slowStore(controller: Controller, uid: string): { stop(): Promise<void> } {
+  const end = new AbortController();
+  const idle = async () => {
+    await setImmediate();
+    return { change: {}, message: "" };
+  };
+  const running = (async () => {
+    while (!end.signal.aborted) await controller.nodes.change(uid, "test", idle);
+  })();
+  return {
+    stop: () => {
+      end.abort();
+      return running;
+    },
+  };
 }

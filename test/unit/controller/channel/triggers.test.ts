@@ -1,10 +1,17 @@
+import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { InputError, SessionError } from "../../../../src/errors.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import { AnsweredFailure } from "../../../../src/protocol/channel/rpc.ts";
 import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
 import { until } from "../../../support/control-plane/node-client.ts";
-import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
+import {
+  addNode,
+  clockWith,
+  MovableClock,
+  runController,
+  slowStore,
+} from "../../../support/control-plane/running-controller.ts";
 import type { TriggerProgress } from "../../../../src/controller/triggers/records.ts";
 
 const PING = { event: "tg-ping", body: { host: "127.0.0.1" }, wait: true, user: "ann", deadlineMs: 8000 };
@@ -378,4 +385,34 @@ test("no more than 64 triggers wait for one node", async () => {
   });
   abort.abort();
   await settled;
+});
+
+test("triggers that begin while a session replaces another are sent to it once each", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const connect = async (): Promise<readonly string[]> => {
+    const seen: string[] = [];
+    const answer = (params: { jws: string }) => {
+      seen.push(claimsOf(params).jti);
+      return {};
+    };
+    await node.connect({ handlers: { "trigger.run": answer } });
+    await until(() => seen.length > 0);
+    return seen;
+  };
+  await node.connect({ handlers: { "trigger.run": () => ({}) } });
+  const slow = slowStore(controller, node.uid);
+  const end = new AbortController();
+  const asking = Array.from({ length: 16 }, async () => {
+    while (!end.signal.aborted) {
+      await controller.triggers.run(node.uid, PING, { signal: never() });
+      await setImmediate();
+    }
+  });
+  const seen: (readonly string[])[] = [];
+  for (let i = 0; i < 8; i += 1) seen.push(await connect());
+  end.abort();
+  await Promise.all(asking);
+  await slow.stop();
+  for (const ids of seen) expect(ids).toEqual([...new Set(ids)]);
 });
