@@ -63,8 +63,8 @@ export class Announcer {
       const session = this.#deps.sessions.get(uid);
       this.#due.delete(uid);
       if (session === undefined) return;
-      const isTold = !session.isCongested && (await this.#isTold(session, uid, names));
-      if (!isTold) later.set(uid, names);
+      const isNotified = !session.isCongested && (await this.#isNotified(session, uid, names));
+      if (!isNotified) later.set(uid, names);
     });
     this.#flushing = undefined;
     // Changes during the flush must not wait as long as those that failed.
@@ -74,7 +74,7 @@ export class Announcer {
   }
 
   /** Notifies a node; returns false while the store is unavailable, which those who write to it report. */
-  async #isTold({ peer }: Listener, uid: string, names: ReadonlySet<DocumentName>): Promise<boolean> {
+  async #isNotified({ peer }: Listener, uid: string, names: ReadonlySet<DocumentName>): Promise<boolean> {
     try {
       const versions = await this.#deps.documents.versions(uid);
       for (const name of names) peer.notify("document.changed", { name, version: versions[name] });

@@ -16,7 +16,7 @@ export interface DismissalDeps extends Signer {
   readonly turns: Pick<KeyedQueue, "run">;
 }
 
-/** Returns a function that fails the triggers of a deleted node, tells it that it was deleted, and ends its session. */
+/** Returns a function that fails the triggers of a deleted node, notifies it and ends its session. */
 export function dismissal({ sessions, triggers, turns, ...signer }: DismissalDeps): (uid: string) => Promise<void> {
   // In the node's turn: a hello that was stored before the deletion has opened its session by then.
   return (uid) =>

@@ -45,7 +45,7 @@ export interface NodeServiceDeps {
   };
   /** Work on one node at a time: its session, and what the store says of it, agree. */
   readonly turns: Pick<KeyedQueue, "run">;
-  /** Tells a deleted node so and ends its session. */
+  /** Notifies a deleted node and ends its session. */
   readonly dismiss: (uid: string) => Promise<void>;
   readonly sources: Pick<Sources, "areHidden" | "isFrontEnd">;
   /** Undefined without a geolocation file. */
