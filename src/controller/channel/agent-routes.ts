@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import type { z } from "zod";
 import { AgentError, HostError, InputError, toError } from "../../errors.ts";
+import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { errorCodes } from "../../protocol/values/error-codes.ts";
@@ -97,10 +98,13 @@ export class AgentRoutes {
   readonly #deps: AgentRoutesDeps;
   readonly #since: number;
   readonly #posts: ReadonlyMap<string, Post>;
+  /** Our own failures, which strangers can cause again and again while the store fails. */
+  readonly #failures: AggregatedLog;
 
   constructor(deps: AgentRoutesDeps) {
     this.#deps = deps;
-    const { clock, activations, agentTokens } = deps;
+    const { clock, activations, agentTokens, log } = deps;
+    this.#failures = new AggregatedLog({ warn: (fields, message) => log.error(fields, message) }, clock);
     const unlimited = { limitsFailures: false };
     this.#posts = new Map([
       [
@@ -203,7 +207,7 @@ export class AgentRoutes {
       // The remaining body of a rejected request is not read.
       return answerError(response, status, error, BODY_NOT_READ.has(status) ? { connection: "close" } : {});
     }
-    this.#deps.log.error({ err: error }, "request failed");
+    this.#failures.warn(error instanceof AgentError ? error.code : "internal", { err: error }, "request failed");
     if (error instanceof HostError && STORE_FAULTS.has(error.code)) {
       const { message } = error;
       return answerError(response, errorCodes["storage-unavailable"].http, { code: "storage-unavailable", message });

@@ -100,10 +100,13 @@ interface Stored {
 export class Greeter {
   readonly #deps: GreeterDeps;
   readonly #hooks: SessionHooks;
+  /** Our own failures, which nodes and strangers can cause again and again while the store fails. */
+  readonly #failures: AggregatedLog;
 
   constructor(deps: GreeterDeps) {
     this.#deps = deps;
     const faults = new AggregatedLog(deps.log, deps.clock);
+    this.#failures = new AggregatedLog({ warn: (fields, message) => deps.log.error(fields, message) }, deps.clock);
     this.#hooks = {
       clock: deps.clock,
       handlers: deps.handlers,
@@ -162,7 +165,7 @@ export class Greeter {
         await this.#hello({ socket, stream, address, isDone: () => isDone, done }, frame, nonce);
         done();
       } catch (error) {
-        this.#deps.log.error({ err: toError(error) }, "hello failed");
+        this.#failures.warn("hello", { err: toError(error) }, "hello failed");
         done();
         closeSocket(socket, FAULT.code, FAULT.text, clock);
       }
@@ -221,7 +224,7 @@ export class Greeter {
     { kind, claims, signer }: KnownHello,
   ): Promise<void> {
     if (isDone()) return;
-    const { store, sessions, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
+    const { store, sessions, documents, announcer, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
     const isFollowed = kind === "unsupported" || (await this.#isStored(uid, () => documents.follow(uid, claims.have)));
@@ -271,11 +274,12 @@ export class Greeter {
       // Further addresses are logged within the limits of refusals.
       this.#deps.refusals.note(UNAUTHORIZED_IP, { uid, address, message: "the node is locked to other addresses" });
     }
+    for (const [other, names] of stored.changed) announcer.changed(other, names);
     const current = await documents.versions(uid);
-    const changed = DocumentName.options.filter((name) => current[name] !== versions[name]);
-    for (const [other, names] of new Map([...stored.changed, [uid, changed]])) {
-      this.#deps.announcer.changed(other, names);
-    }
+    announcer.changed(
+      uid,
+      DocumentName.options.filter((name) => current[name] !== versions[name]),
+    );
     await this.#deps.triggers.sessionOpened(session);
   }
 
@@ -285,7 +289,7 @@ export class Greeter {
       await work();
       return true;
     } catch (error) {
-      this.#deps.log.error({ node: uid, err: toError(error) }, "cannot store session");
+      this.#failures.warn(uid, { node: uid, err: toError(error) }, "cannot store session");
       return false;
     }
   }

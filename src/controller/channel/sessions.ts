@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
+import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { KeyedQueue } from "../../lib/async/keyed-queue.ts";
 import type { AlertStore } from "../events/alert-store.ts";
@@ -62,9 +63,12 @@ export class Sessions {
   #flushedAt: number;
   #sweeping: Promise<void> | undefined;
   #isClosed = false;
+  /** Disconnects that cannot be stored; each is tried again by every sweep. */
+  readonly #failures: AggregatedLog;
 
   constructor(deps: SessionsDeps) {
     this.#deps = deps;
+    this.#failures = new AggregatedLog({ warn: (fields, message) => deps.log.error(fields, message) }, deps.clock);
     const now = deps.clock.elapsed();
     // The events that were withheld are recorded once the connections are stable.
     this.#flapping = new Map(deps.withheld.map((uid) => [uid, { recent: [now], sinceRaised: 0 }]));
@@ -210,7 +214,7 @@ export class Sessions {
 
   /** Records a disconnect, unless the node has connected since. A failure is repeated by the next sweep. */
   async #settleClosed(closed: { readonly session: NodeSession; readonly at: number }): Promise<void> {
-    const { store, log } = this.#deps;
+    const { store } = this.#deps;
     const { uid } = closed.session;
     if (this.#unrecorded.get(uid) !== closed) return;
     try {
@@ -225,7 +229,7 @@ export class Sessions {
       this.#setFlapping(uid, settled.state);
     } catch (error) {
       // A full disk must not affect the sessions of other nodes.
-      log.error({ node: uid, err: toError(error) }, "cannot store disconnect");
+      this.#failures.warn(uid, { node: uid, err: toError(error) }, "cannot store disconnect");
     }
   }
 

@@ -69,6 +69,43 @@ test("a node that cannot be stored hears that it is not to blame, and an older s
   }
 });
 
+test("failures of the store are logged once a minute, however often a node causes them", async () => {
+  const dataDir = tempDir();
+  await (await runController({ dataDir })).close();
+  const database = new DatabaseSync(join(dataDir, "controller.db"));
+  const refuses = (name: string, what: string): void => {
+    const raises = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END";
+    database.exec(`CREATE TRIGGER ${name} BEFORE ${what} ${raises}`);
+  };
+  refuses("registers", "INSERT ON nodes WHEN NEW.name = 'refused'");
+  refuses("connects", "UPDATE ON nodes WHEN OLD.last_connect <> NEW.last_connect");
+  refuses("disconnects", "UPDATE ON nodes WHEN OLD.is_online = 1 AND NEW.is_online = 0");
+  database.close();
+  const lines: string[] = [];
+  const log = pino({ level: "error" }, { write: (line) => void lines.push(line) });
+  const of = (message: string): number => lines.filter((line) => line.includes(message)).length;
+  let sweeps = 0;
+  const clock = new (class extends MovableClock {
+    override after(ms: number, run: () => void): () => void {
+      if (ms === 5000) sweeps += 1;
+      return super.after(ms === 5000 ? 10 : ms, run);
+    }
+  })();
+  const controller = await runController({ dataDir, log, clock });
+  const [node, other] = [await addNode(controller, "edge"), await addNode(controller, "other")];
+  for (let i = 0; i < 2; i += 1) await expect(addNode(controller, "refused")).rejects.toThrow("500");
+  expect(of("request failed")).toBe(1);
+  const kept = await node.connect();
+  for (let i = 0; i < 3; i += 1) expect(await (await node.connect()).raw.closeCode()).toBe(1011);
+  expect(of("cannot store session")).toBe(1);
+  await (await other.connect()).cut();
+  await until(() => of("cannot store disconnect") > 0);
+  const earlier = sweeps;
+  await until(() => sweeps > earlier + 3);
+  expect(of("cannot store disconnect")).toBe(1);
+  expect(kept.raw.closed).toBeUndefined();
+});
+
 test("a disconnect is told, dated and alerted until the node is back", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
