@@ -78,8 +78,8 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
         let versions = await documents.versions(uid);
         // Once is enough for an honest node; a node that keeps counting must not exhaust our versions.
         if (have > versions[name] && session.followed?.has(name) !== true) {
-          (session.followed ??= new Set()).add(name);
           await documents.follow(uid, { ...versions, [name]: have });
+          (session.followed ??= new Set()).add(name);
           versions = await documents.versions(uid);
         }
         const version = versions[name];

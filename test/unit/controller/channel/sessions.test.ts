@@ -430,6 +430,25 @@ test("beyond the most sessions a node is sent away until later", async () => {
   expect(kept.raw.closed).toBeUndefined();
 });
 
+test("a document is followed once it can be stored, though a first attempt failed", async () => {
+  const dataDir = tempDir();
+  await (await runController({ dataDir })).close();
+  const database = new DatabaseSync(join(dataDir, "controller.db"));
+  const isTagged = "EXISTS (SELECT 1 FROM nodes WHERE tags LIKE '%refused%')";
+  database.exec(
+    `CREATE TRIGGER full BEFORE INSERT ON documents WHEN NEW.version = 8 AND ${isTagged} BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END`,
+  );
+  database.close();
+  const controller = await runController({ dataDir });
+  const node = await addNode(controller, "edge");
+  await controller.nodes.setTag(node.uid, "disk", "refused", "test");
+  const session = await node.connect();
+  const ask = () => session.peer.request("document.get", { name: "domain", have: 7 });
+  await expect(ask()).rejects.toThrow();
+  await controller.nodes.setTag(node.uid, "disk", undefined, "test");
+  expect(await ask()).toMatchObject({ version: 8 });
+});
+
 test("a burst of pings is answered, and the session goes on", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
