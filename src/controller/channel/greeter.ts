@@ -102,6 +102,8 @@ export class Greeter {
   readonly #hooks: SessionHooks;
   /** Our own failures, which nodes and strangers can cause again and again while the store fails. */
   readonly #failures: AggregatedLog;
+  /** Nodes whose session is being stored. */
+  readonly #entering = new Set<string>();
 
   constructor(deps: GreeterDeps) {
     this.#deps = deps;
@@ -261,9 +263,11 @@ export class Greeter {
     const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, start }, socket, stream, this.#hooks);
     const entrance = sessions.entrance(session, before.trail.n > 0);
     let stored: Stored | "deleted" | undefined;
+    this.#entering.add(uid);
     const isStored = await this.#isStored(uid, async () => {
       stored = await store.transact((tx) => this.#storeSession(tx, session, claims, entrance));
     });
+    this.#entering.delete(uid);
     if (!isStored || stored === undefined) return closeWith(FAULT);
     if (stored === "deleted") return this.#sendDeleted(socket, claims);
     // From here on messages belong to the session.
@@ -304,7 +308,10 @@ export class Greeter {
 
   #isFullFor(uid: string): boolean {
     const { sessions, maxSessions } = this.#deps;
-    return sessions.size >= maxSessions && sessions.get(uid) === undefined;
+    // Most hellos are far from the limit, and need no count of those that enter without replacing a session.
+    if (sessions.size + this.#entering.size < maxSessions || sessions.get(uid) !== undefined) return false;
+    const entering = [...this.#entering].filter((other) => sessions.get(other) === undefined);
+    return sessions.size + entering.length >= maxSessions;
   }
 
   /** Stores the new session. */

@@ -16,7 +16,13 @@ import {
   type TestNode,
   type TestSession,
 } from "../../../support/control-plane/node-client.ts";
-import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
+import {
+  addNode,
+  clockWith,
+  MovableClock,
+  runController,
+  slowStore,
+} from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 async function eventTypes(controller: Controller, uid: string): Promise<readonly string[]> {
@@ -428,6 +434,25 @@ test("beyond the most sessions a node is sent away until later", async () => {
   expect(await sent.raw.closeCode()).toBe(4008);
   expect(sent.raw.closed?.reason).toBe("300");
   expect(kept.raw.closed).toBeUndefined();
+});
+
+test("nodes that connect at the same moment do not exceed the limit of sessions", async () => {
+  const controller = await runController({ maxSessions: 2 });
+  const nodes = await Promise.all(Array.from({ length: 8 }, (_, i) => addNode(controller, `edge-${i}`)));
+  const hellos = await Promise.all(
+    nodes.map(async (node) => {
+      const raw = new RawSocket(controller.url);
+      const proof = await node.proof(await raw.challenge());
+      return { raw, hello: { jsonrpc: "2.0", id: 1, method: "session.hello", params: { proof, reportedVersion: 0 } } };
+    }),
+  );
+  const slow = slowStore(controller, nodes[0]?.uid ?? "");
+  for (const { raw, hello } of hellos) raw.socket.send(JSON.stringify(hello));
+  await until(() => hellos.every(({ raw }) => raw.frames.length > 1));
+  await slow.stop();
+  expect((await controller.nodes.all()).filter(({ isOnline }) => isOnline)).toHaveLength(2);
+  await until(() => hellos.filter(({ raw }) => raw.closed?.code === 4008).length === 6);
+  for (const { raw } of hellos) raw.socket.terminate();
 });
 
 test("a document is followed once it can be stored, though a first attempt failed", async () => {
