@@ -90,6 +90,8 @@ export async function takeLock(options: LockOptions): Promise<ControllerLock> {
     try {
       await fresh.connect();
       await lock(fresh, options, token, isFirst);
+      // Released meanwhile: the lock must not stay held.
+      ended.signal.throwIfAborted();
     } catch (error) {
       void fresh.end().catch(() => undefined);
       throw storeError(error, address);

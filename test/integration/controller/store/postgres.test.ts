@@ -414,6 +414,24 @@ describe("a lost lock", () => {
   );
 });
 
+test("a controller that ends while it takes its lost lock again leaves it free", async () => {
+  const settings = await database({ lockCheckMs: 50 });
+  const held = () => server.query(settings.address.database, "SELECT pid FROM pg_locks WHERE locktype = 'advisory'");
+  // A database that has its tables: each of them takes a statement.
+  await (await open(settings)).close();
+  const relay = await delayingRelay(server.port, 150);
+  const store = await open({ ...settings, address: { ...settings.address, host: "127.0.0.1", port: relay.port } });
+  const [first] = await held();
+  await server.disconnect();
+  // The server gives it some answers before the controller has it.
+  await waitFor("the server to give the lock again", async () => {
+    const [again] = await held();
+    return again !== undefined && again["pid"] !== first?.["pid"];
+  });
+  await store.close();
+  await waitFor("the lock to be free", async () => (await held()).length === 0);
+});
+
 /** Passes connections on to a port of this machine, what the other end answers a time later. */
 async function delayingRelay(port: number, delayMs: number): Promise<{ readonly port: number }> {
   const sockets = new Set<Socket>();
