@@ -45,17 +45,25 @@ const FORM = "postgres://USER@HOST:PORT/DATABASE";
  * Parses `postgres://USER@HOST:PORT/DATABASE`, with a directory of a Unix socket as HOST if its slashes are escaped (`%2F`). The
  * connection is encrypted and the server's certificate is checked, except on a Unix socket, on a loopback address, or with
  * `?sslmode=disable`; `?sslmode=verify-full` asks for it on a loopback address.
+ * @param option name of the option that gives it, for messages
  * @throws {InputError} `invalid-settings`
  */
-export function parseStoreUrl(text: string): PostgresAddress {
+export function parseStoreUrl(text: string, option = "store"): PostgresAddress {
+  const refused = (why: string): InputError => refusedBy(option, why);
   const url = URL.parse(text);
   if (url === null || !["postgres:", "postgresql:"].includes(url.protocol)) {
     throw refused("not the address of a PostgreSQL database");
   }
   if (url.password !== "") {
-    throw refused("a password in the address would show in the list of processes; give --store-password-file");
+    throw refused(`a password in the address would show in the list of processes; give --${option}-password-file`);
   }
-  const [host, user, database] = [url.hostname, url.username, url.pathname.slice(1)].map(unescaped);
+  const [host, user, database] = [url.hostname, url.username, url.pathname.slice(1)].map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      throw refused("it has a broken escape");
+    }
+  });
   if (!host || !user || !database || database.includes("/"))
     throw refused("it lacks the user, the host or the database");
   const modes = url.searchParams.getAll("sslmode");
@@ -76,21 +84,13 @@ export function parseStoreUrl(text: string): PostgresAddress {
 
 const bare = (host: string): string => host.replace(/^\[(.*)\]$/, "$1");
 
-function unescaped(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    throw refused("it has a broken escape");
-  }
-}
-
 function isLoopback(host: string): boolean {
   const address = bare(host);
   return address === "localhost" || address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
 }
 
-const refused = (why: string): InputError =>
-  new InputError("invalid-settings", `--store: ${why} (${FORM})`, { details: { field: "store" } });
+const refusedBy = (option: string, why: string): InputError =>
+  new InputError("invalid-settings", `--${option}: ${why} (${FORM})`, { details: { field: option } });
 
 /** Returns the address in the form that messages name it by. */
 export function addressText({ host, port, database }: PostgresAddress): string {
@@ -103,7 +103,8 @@ const MAX_FILE_BYTES = 1024 * 1024;
 export function connectionOf({ address, passwordFile, caFile }: PostgresSettings): ClientConfig {
   const { host, port, user, database, isVerified } = address;
   if (!isVerified && caFile !== undefined) {
-    throw refused(
+    throw refusedBy(
+      "store",
       "--store-ca-file has no effect, because the certificate of this server is not checked; add ?sslmode=verify-full",
     );
   }

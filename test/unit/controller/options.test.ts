@@ -56,6 +56,8 @@ test.each([
   ["restore", ["a", "--store", "mysql://a"], "--store: not the address"],
   ["restore", ["a", "--store-ca-file", "b"], "--store-ca-file: requires a PostgreSQL --store"],
   ["migrate", ["--from", "sqlite"], "migrate needs both stores"],
+  ["migrate", ["--from", "mysql://a", "--to", "sqlite"], "--from: not the address"],
+  ["migrate", ["--from", "sqlite", "--to", "postgres://u:p@db/s"], "give --to-password-file"],
   ["migrate", ["x", "--from", "sqlite", "--to", "sqlite"], "argument 'x'"],
   ["migrate", ["--from", "sqlite", "--to", "sqlite", "--from-password-file", "b"], "--from-password-file: requires"],
 ] as const)("%s %j is refused", (task, argv, says) => {
