@@ -85,107 +85,81 @@ export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = sys
 
 /** Returns the stores of an executor, each made when it is first used: most transactions use few of them. */
 function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now">): Stores {
-  const nodes = lazy(() => nodeStore(db));
+  const made: { -readonly [Name in keyof Stores]?: Stores[Name] } = {};
   const uidsOf: UidsOf = async (names) => {
-    const found = await nodes().called(names.map(storable));
+    const found = await stores.nodes.called(names.map(storable));
     return new Map(found.flatMap(({ uid, name, fqdn }) => [[name, uid] as const, [fqdn, uid] as const]));
   };
-  const meta = lazy(() => metaStore(db));
-  const licenses = lazy(() => licenseStore(db));
-  const mesh = lazy(() => meshStore(db));
-  const tombstones = lazy(() => tombstoneStore(db));
-  const resourceTags = lazy(() => tagStore(db));
-  const clusters = lazy(() => clusterStore(db));
-  const documents = lazy(() => documentStore(db));
-  const events = lazy(() => eventStore(db, uncounted));
-  const alerts = lazy(() => alertStore(db));
-  const audits = lazy(() => auditStore(db, uncounted));
-  const awaited = lazy(() => awaitedStore(db));
-  const agentTokens = lazy(() => agentTokenStore(db));
-  const triggers = lazy(() => triggerStore(db));
-  const telemetry = lazy(() => telemetryStore(db));
-  const flows = lazy(() => flowStore(db, uncounted, uidsOf));
-  const gatewayDetails = lazy(() => gatewayDetailsStore(db, uncounted, uidsOf));
-  const containerOutput = lazy(() => containerOutputStore(db, uncounted));
-  const images = lazy(() => imageStore(db));
-  const access = lazy(() => accessStore(db, clock));
-  const orgAudits = lazy(() => orgAuditStore(db));
-  const certificates = lazy(() => certificateStore(db));
-  const machineVolumes = lazy(() => machineVolumeStore(db));
-  return {
+  const stores: Stores = {
     get nodes() {
-      return nodes();
+      return (made.nodes ??= nodeStore(db));
     },
     get meta() {
-      return meta();
+      return (made.meta ??= metaStore(db));
     },
     get licenses() {
-      return licenses();
+      return (made.licenses ??= licenseStore(db));
     },
     get mesh() {
-      return mesh();
+      return (made.mesh ??= meshStore(db));
     },
     get tombstones() {
-      return tombstones();
+      return (made.tombstones ??= tombstoneStore(db));
     },
     get resourceTags() {
-      return resourceTags();
+      return (made.resourceTags ??= tagStore(db));
     },
     get clusters() {
-      return clusters();
+      return (made.clusters ??= clusterStore(db));
     },
     get documents() {
-      return documents();
+      return (made.documents ??= documentStore(db));
     },
     get events() {
-      return events();
+      return (made.events ??= eventStore(db, uncounted));
     },
     get alerts() {
-      return alerts();
+      return (made.alerts ??= alertStore(db));
     },
     get audits() {
-      return audits();
+      return (made.audits ??= auditStore(db, uncounted));
     },
     get awaited() {
-      return awaited();
+      return (made.awaited ??= awaitedStore(db));
     },
     get agentTokens() {
-      return agentTokens();
+      return (made.agentTokens ??= agentTokenStore(db));
     },
     get triggers() {
-      return triggers();
+      return (made.triggers ??= triggerStore(db));
     },
     get telemetry() {
-      return telemetry();
+      return (made.telemetry ??= telemetryStore(db));
     },
     get flows() {
-      return flows();
+      return (made.flows ??= flowStore(db, uncounted, uidsOf));
     },
     get gatewayDetails() {
-      return gatewayDetails();
+      return (made.gatewayDetails ??= gatewayDetailsStore(db, uncounted, uidsOf));
     },
     get containerOutput() {
-      return containerOutput();
+      return (made.containerOutput ??= containerOutputStore(db, uncounted));
     },
     get images() {
-      return images();
+      return (made.images ??= imageStore(db));
     },
     get orgAudits() {
-      return orgAudits();
+      return (made.orgAudits ??= orgAuditStore(db));
     },
     get certificates() {
-      return certificates();
+      return (made.certificates ??= certificateStore(db));
     },
     get machineVolumes() {
-      return machineVolumes();
+      return (made.machineVolumes ??= machineVolumeStore(db));
     },
     get access() {
-      return access();
+      return (made.access ??= accessStore(db, clock));
     },
   };
-}
-
-function lazy<T>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => (made ??= make());
+  return stores;
 }
