@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
-import { chown, readdir, rename, rm, stat } from "node:fs/promises";
+import { lchown, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
@@ -122,14 +122,17 @@ export async function completeReplacement(dir: string): Promise<void> {
 async function makeFolder(dir: string, folder: string): Promise<void> {
   await hostFiles().makeDirectory(join(dir, folder), 0o700);
   const { uid, gid } = await stat(dir);
-  await chown(join(dir, folder), uid, gid);
+  await lchown(join(dir, folder), uid, gid);
 }
 
-/** Gives staged files to the owner of the directory, who may not be the user that stages them: root. */
+/**
+ * Gives staged files to the owner of the directory, who may not be the user that stages them: root. A folder follows its content, since
+ * its owner can put links in it, which are not followed.
+ */
 async function giveTo(dir: string, staged: string): Promise<void> {
   const { uid, gid } = await stat(dir);
-  await chown(staged, uid, gid);
-  for (const entry of await readdir(staged, { recursive: true })) await chown(join(staged, entry), uid, gid);
+  const entries = await readdir(staged, { recursive: true });
+  for (const entry of ["", ...entries.sort()].reverse()) await lchown(join(staged, entry), uid, gid);
 }
 
 async function removeTree(path: string): Promise<void> {
