@@ -139,18 +139,28 @@ async function refusedController(dir: string, options: readonly string[]) {
 }
 
 describe("while PostgreSQL", () => {
-  test.each(["kill", "stop"] as const)(
-    "is ended by %s: sessions stay, writes are refused, nothing acknowledged is lost, and all comes back",
-    async (how) => {
-      const { store } = await database();
-      const { controller, agent, uid } = await startStage(tempDir(), { controller: store() });
-      const { raw, peer } = await rawSession(controller);
-      const { sid } = (await readStatus(agent)).session;
+  test("is killed or stopped: sessions stay, writes are refused, nothing acknowledged is lost, and the outcome of an event is stored afterwards", async () => {
+    const { store } = await database();
+    const { controller, agent, uid } = await startStage(tempDir(), { controller: store() });
+    let asked = deferred<void>();
+    let gate = deferred<void>();
+    const onTrigger = async (): Promise<object> => {
+      asked.resolve();
+      await gate.promise;
+      return {};
+    };
+    const { raw, peer, uid: other } = await rawSession(controller, onTrigger);
+    const { sid } = (await readStatus(agent)).session;
+    onTestFinished(() => server.start());
+    for (const [index, how] of (["kill", "stop"] as const).entries()) {
       const writer = startWriting(controller);
       await waitFor("some writes", () => writer.acknowledged.length > 10);
+      [asked, gate] = [deferred<void>(), deferred<void>()];
+      expect(await controller.call("POST", `/node/${other}/trigger/node-reboot`, {})).toMatchObject({ status: 200 });
+      await asked.promise;
       const before = { lines: linesOf(controller), bytes: residentBytes(controller) };
-      onTestFinished(() => server.start());
       await server[how]();
+      gate.resolve();
       await untilRefused(controller);
       expect((await controller.call("GET", "/healthz")).status).toBe(503);
       const acknowledged = writer.acknowledged.length;
@@ -165,76 +175,63 @@ describe("while PostgreSQL", () => {
       await waitFor("writes after the restart", () => writer.acknowledged.length > acknowledged + 10);
       await writer.stop();
       expect(await lost(controller, writer.acknowledged)).toEqual([]);
-      await controller.call("PUT", `/node/${uid}/tag/site`, { value: "after" });
-      const { session } = await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === "after");
+      const value = `after-${how}`;
+      expect(await controller.call("PUT", `/node/${uid}/tag/site`, { value })).toMatchObject({ status: 200 });
+      const { session } = await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === value);
       expect(session.sid).toBe(sid);
+      await waitFor("the audit of the outcome", async () => {
+        const { body } = await controller.call("GET", `/v2/audit/${other}`);
+        return JSON.stringify(body).split("node-reboot of admin ended: ok").length === index + 2;
+      });
       peer.notify("heartbeat", heartbeat);
       expect(raw.closed).toBeUndefined();
-    },
-  );
-
-  test("is away, the outcome of an event is stored once it is back", async () => {
-    const { store } = await database();
-    const controller = await startController(tempDir(), await freePort(), store());
-    const gate = deferred<void>();
-    const asked = deferred<void>();
-    const { raw, uid } = await rawSession(controller, async () => {
-      asked.resolve();
-      await gate.promise;
-      return {};
-    });
-    expect(await controller.call("POST", `/node/${uid}/trigger/node-reboot`, {})).toMatchObject({ status: 200 });
-    await asked.promise;
-    onTestFinished(() => server.start());
-    await server.stop();
-    gate.resolve();
-    await untilRefused(controller);
-    await server.start();
-    await waitFor("the audit of the outcome", async () => {
-      const { body } = await controller.call("GET", `/v2/audit/${uid}`);
-      return JSON.stringify(body).includes("node-reboot of admin ended: ok");
-    });
-    expect(raw.closed).toBeUndefined();
+    }
   });
 
-  test("does not answer, writes are refused, and the sessions stay", async () => {
+  test("does not answer, writes are refused; takes two seconds for each answer, it is used; and the session stays", async () => {
     const { store } = await database();
     const proxy = await FaultProxy.start(await freePort(), server.port);
     const controller = await startController(tempDir(), await freePort(), store(proxy.port));
     const { raw } = await rawSession(controller);
+    const passOn = async (): Promise<void> => {
+      await proxy.set({ kind: "pass" });
+      proxy.reset();
+      await untilAccepted(controller);
+      expect(raw.closed).toBeUndefined();
+    };
     await proxy.set({ kind: "black-hole", from: "both" });
     await untilRefused(controller);
     expect(raw.closed).toBeUndefined();
-    await proxy.set({ kind: "pass" });
-    proxy.reset();
-    await untilAccepted(controller);
-    expect(raw.closed).toBeUndefined();
-  });
+    await passOn();
 
-  test("takes two seconds for each answer, it is used", async () => {
-    const { store } = await database();
-    const proxy = await FaultProxy.start(await freePort(), server.port);
-    const controller = await startController(tempDir(), await freePort(), store(proxy.port));
-    const { raw } = await rawSession(controller);
     await proxy.set({ kind: "late", delayMs: 2000 });
     expect(await controller.call("POST", "/v2/policy", policy("slow"))).toMatchObject({ status: 200 });
     expect(raw.closed).toBeUndefined();
-    await proxy.set({ kind: "pass" });
-    proxy.reset();
-    await untilAccepted(controller);
+    await passOn();
     expect(await lost(controller, ["slow"])).toEqual([]);
-    expect(raw.closed).toBeUndefined();
   });
 
-  test("shows another certificate, no connection is made", async () => {
+  test("wants another password, it is read anew from its file; shows another certificate, no connection is made", async () => {
     const { store } = await database();
-    const [option = "", address = ""] = store();
+    await server.query("postgres", "CREATE ROLE secret LOGIN SUPERUSER PASSWORD 'first'");
+    const [option = "", address = ""] = store(server.port, "secret");
     const dir = tempDir();
-    const caFile = join(dir, "ca.pem");
+    const [caFile, passwordFile] = [join(dir, "ca.pem"), join(dir, "password")];
     writeFileSync(caFile, authority.cert);
-    const options = [option, `${address}?sslmode=verify-full`, "--store-ca-file", caFile];
+    writeFileSync(passwordFile, "first\n");
+    const files = ["--store-ca-file", caFile, "--store-password-file", passwordFile];
+    const options = [option, `${address}?sslmode=verify-full`, ...files];
     const controller = await startController(dir, await freePort(), options);
     const { raw } = await rawSession(controller);
+
+    await server.query("postgres", "ALTER ROLE secret PASSWORD 'second'");
+    await server.disconnect();
+    await untilRefused(controller, "password authentication failed");
+    expect(controller.log()).not.toContain("first");
+    writeFileSync(passwordFile, "second\n");
+    await untilAccepted(controller);
+    expect(raw.closed).toBeUndefined();
+
     await server.setCertificate(await testCertificate({ hosts: ["127.0.0.1"] }));
     onTestFinished(() => server.setCertificate(tls));
     await waitFor("the certificate is the reason", async () => {
@@ -246,24 +243,6 @@ describe("while PostgreSQL", () => {
     expect(second.code).toBe(1);
     expect(second.output).toContain("certificate");
     await server.setCertificate(tls);
-    await untilAccepted(controller);
-    expect(raw.closed).toBeUndefined();
-  });
-
-  test("wants another password, it is read anew from its file", async () => {
-    const { store } = await database();
-    await server.query("postgres", "CREATE ROLE secret LOGIN SUPERUSER PASSWORD 'first'");
-    const dir = tempDir();
-    const file = join(dir, "password");
-    writeFileSync(file, "first\n");
-    const options = [...store(server.port, "secret"), "--store-password-file", file];
-    const controller = await startController(dir, await freePort(), options);
-    const { raw } = await rawSession(controller);
-    await server.query("postgres", "ALTER ROLE secret PASSWORD 'second'");
-    await server.disconnect();
-    await untilRefused(controller, "password authentication failed");
-    expect(controller.log()).not.toContain("first");
-    writeFileSync(file, "second\n");
     await untilAccepted(controller);
     expect(raw.closed).toBeUndefined();
   });

@@ -40,20 +40,22 @@ export interface AgentProgram extends Program {
   health(): Promise<Health>;
 }
 
-/** Options of a start: `within` is a command prefix that executes what follows, such as `unshare`. */
 export interface ProgramOptions extends SpawnOptions {
+  /** Command prefix that executes what follows, such as `unshare`. */
   readonly within?: readonly string[];
+  /** Registers what ends the program: when the test has finished, by default. */
+  readonly onFinished?: (end: () => void) => void;
 }
 
-/** Starts the bundle with a verb; output goes to `logPath`. It ends with the test at the latest. */
+/** Starts the bundle with a verb; output goes to `logPath`. It ends with the test at the latest, or with `onFinished`. */
 export function startProgram(args: readonly string[], logPath: string, options: ProgramOptions = {}): Program {
-  const { within = [], ...spawning } = options;
+  const { within = [], onFinished = onTestFinished, ...spawning } = options;
   const out = openSync(logPath, "a");
   const [command = "", ...rest] = [...within, process.execPath, ...FLAGS, BUNDLE, ...args];
   const asUnit = { command: [process.execPath, ...FLAGS, BUNDLE, ...args], within, env: spawning.env, log: logPath };
   const child = startAsUnit(asUnit) ?? spawn(command, rest, { ...spawning, stdio: ["ignore", out, out] });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  onTestFinished(() => {
+  onFinished(() => {
     child.kill("SIGKILL");
   });
   return {
@@ -72,12 +74,13 @@ export async function startController(
   dir: string,
   port: number,
   more: readonly string[] = [],
+  options: Pick<ProgramOptions, "onFinished"> = {},
 ): Promise<ControllerProgram> {
   mkdirSync(dir, { recursive: true });
   const data = join(dir, "controller");
   const url = `${more.includes("--tls") ? "https" : "http"}://127.0.0.1:${port}`;
   const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", data, ...more];
-  const program = startProgram(args, join(dir, "controller.log"));
+  const program = startProgram(args, join(dir, "controller.log"), options);
   await waitFor("the controller answers", async () => {
     if (program.process.exitCode !== null) throw new Error(`the controller ended: ${program.log()}`);
     return (await send(`${url}/healthz`, "GET", {})).status === 200;
