@@ -1,7 +1,8 @@
-import type { Generated } from "kysely";
+import type { Generated, Selectable } from "kysely";
 import { z } from "zod";
 import { word } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
 
 /** Events after which a node must connect. */
 export const AwaitReason = z.enum(["registration", "configuration", "restart", "reboot"]);
@@ -36,16 +37,20 @@ type AwaitedTables = {
   };
 };
 
+const PUT = statement<Omit<Selectable<AwaitedTables["awaited"]>, "is_reported">>()((db, value) => {
+  const row = { reason: value("reason"), since: value("since"), deadline: value("deadline"), is_reported: 0 };
+  return db
+    .$extendTables<AwaitedTables>()
+    .insertInto("awaited")
+    .values({ node: value("node"), ...row })
+    .onConflict((conflict) => conflict.column("node").doUpdateSet(row));
+});
+
 export function awaitedStore(executor: Executor): AwaitedStore {
   const db = executor.$extendTables<AwaitedTables>();
   return {
     async put({ uid, reason, since, deadline }) {
-      const row = { reason, since: Math.floor(since), deadline: Math.ceil(deadline), is_reported: 0 };
-      await db
-        .insertInto("awaited")
-        .values({ node: uid, ...row })
-        .onConflict((conflict) => conflict.column("node").doUpdateSet(row))
-        .execute();
+      await PUT(executor, { node: uid, reason, since: Math.floor(since), deadline: Math.ceil(deadline) });
     },
     async due(nowSeconds) {
       const rows = await db

@@ -3,6 +3,7 @@ import { HISTORY_ROWS, HISTORY_SECONDS } from "./store.ts";
 import type { OrgAudit, OrgAuditFilter, OrgAuditKind } from "./records.ts";
 import { storable } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
 import { pruner } from "../store/trimmer.ts";
 
 /** Time for which changes are kept, in seconds; authentications are kept as long as events. */
@@ -31,6 +32,23 @@ type OrgAuditTables = {
   };
 };
 
+const ADD = statement<Omit<Selectable<OrgAuditTables["org_audits"]>, "seq">>()((db, value) =>
+  db
+    .$extendTables<OrgAuditTables>()
+    .insertInto("org_audits")
+    .values({
+      uid: value("uid"),
+      kind: value("kind"),
+      audit_type: value("audit_type"),
+      item_type: value("item_type"),
+      item_id: value("item_id"),
+      user_name: value("user_name"),
+      ip: value("ip"),
+      message: value("message"),
+      timestamp: value("timestamp"),
+    }),
+);
+
 const RETENTION: readonly (readonly [OrgAuditKind, seconds: number])[] = [
   ["config", CONFIG_AUDIT_SECONDS],
   ["user", HISTORY_SECONDS],
@@ -42,20 +60,17 @@ export function orgAuditStore(executor: Executor): OrgAuditStore {
   const pruneMany = pruner(executor, "org_audits", HISTORY_ROWS, { column: "kind", values: kinds });
   return {
     async add({ uid, kind, auditType, itemType, itemId, userName, ip, message, timestamp }) {
-      await db
-        .insertInto("org_audits")
-        .values({
-          uid,
-          kind,
-          audit_type: auditType,
-          item_type: itemType,
-          item_id: storable(itemId),
-          user_name: storable(userName),
-          ip,
-          message: storable(message),
-          timestamp,
-        })
-        .execute();
+      await ADD(executor, {
+        uid,
+        kind,
+        audit_type: auditType,
+        item_type: itemType,
+        item_id: storable(itemId),
+        user_name: storable(userName),
+        ip,
+        message: storable(message),
+        timestamp,
+      });
     },
     async find({ kind, from, to, details, limit, offset, ...wanted }) {
       let found = db.selectFrom("org_audits").where("kind", "=", kind);

@@ -291,11 +291,28 @@ const SET_REPORTED = statement<Uid & { readonly reported: string; readonly versi
     .where("uid", "=", value("uid")),
 );
 
+const CONTENTS = statement<{ readonly uids: readonly string[] }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .selectFrom("nodes")
+    .select(CONTENT)
+    .where(engineOf(db).isAnyOf(sql.ref("uid"), value("uids"))),
+);
+const CALLED = statement<{ readonly aliases: readonly string[] }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .selectFrom("nodes")
+    .select(["uid", "name", "fqdn"])
+    .where((eb) =>
+      eb.or(["uid", "name", "fqdn"].map((column) => engineOf(db).isAnyOf(sql.ref(column), value("aliases")))),
+    ),
+);
+
 export function nodeStore(executor: Executor): NodeStore {
   const db = executor.$extendTables<NodeTables>();
   const engine = engineOf(executor);
   const reported = sql.ref("reported");
-  const uids = db.selectFrom("nodes").select("uid").orderBy("uid");
+  const uids = () => db.selectFrom("nodes").select("uid").orderBy("uid");
   return {
     async all(parts) {
       const rows = await db
@@ -318,13 +335,7 @@ export function nodeStore(executor: Executor): NodeStore {
         });
       });
     },
-    async contents(list) {
-      const rows = db
-        .selectFrom("nodes")
-        .select(CONTENT)
-        .where(engine.isAnyOf(sql.ref("uid"), list));
-      return (await rows.execute()).map(readContent);
-    },
+    contents: async (list) => (await CONTENTS(executor, { uids: list })).rows.map(readContent),
     async tags() {
       const rows = await db
         .selectFrom("nodes")
@@ -337,7 +348,7 @@ export function nodeStore(executor: Executor): NodeStore {
       const count = db.selectFrom("nodes").select((eb) => eb.fn.countAll<number>().as("total"));
       return (await count.where("type", "=", type).executeTakeFirst())?.total ?? 0;
     },
-    uids: async () => uidsIn(await uids.execute()),
+    uids: async () => uidsIn(await uids().execute()),
     async get(uid) {
       const [row] = (await GET(executor, { uid })).rows;
       return row === undefined ? undefined : readNode(row);
@@ -355,17 +366,12 @@ export function nodeStore(executor: Executor): NodeStore {
         .executeTakeFirst();
       return row?.uid;
     },
-    called: (aliases) =>
-      db
-        .selectFrom("nodes")
-        .select(["uid", "name", "fqdn"])
-        .where((eb) => eb.or(["uid", "name", "fqdn"].map((column) => engine.isAnyOf(sql.ref(column), aliases))))
-        .execute(),
+    called: async (aliases) => (await CALLED(executor, { aliases })).rows,
     async placement(uid) {
       const [row] = (await PLACEMENT(executor, { uid })).rows;
       return row === undefined ? undefined : { cluster: row.cluster ?? undefined, domain: row.domain };
     },
-    members: async (cluster) => uidsIn(await uids.where("cluster", "=", cluster).execute()),
+    members: async (cluster) => uidsIn(await uids().where("cluster", "=", cluster).execute()),
     async credentials(uid) {
       const [row] = (await CREDENTIALS(executor, { uid })).rows;
       return row === undefined ? undefined : readCredentials(row);
@@ -445,7 +451,7 @@ export function nodeStore(executor: Executor): NodeStore {
     async setDisconnectTime(uid, atSeconds) {
       await SET_DISCONNECT_TIME(executor, { uid, at: Math.floor(atSeconds) });
     },
-    online: async () => uidsIn(await uids.where("is_online", "=", 1).execute()),
+    online: async () => uidsIn(await uids().where("is_online", "=", 1).execute()),
     isOnline: async (uid) => (await IS_ONLINE(executor, { uid })).rows.length > 0,
     async setHeartbeat(uid, heartbeat) {
       await SET_HEARTBEAT(executor, { uid, heartbeat: JSON.stringify(heartbeat) });

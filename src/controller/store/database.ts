@@ -56,8 +56,10 @@ export interface Engine {
   jsonMember(column: RawBuilder<unknown>, key: string): RawBuilder<string | null>;
   /** Reports whether a text contains another, ASCII letters of either case being the same. */
   contains(column: RawBuilder<unknown>, text: string): RawBuilder<SqlBool>;
-  /** Reports whether a text is in a list, with one statement for lists of every length. */
-  isAnyOf(column: RawBuilder<unknown>, list: readonly string[]): RawBuilder<SqlBool>;
+  /** Reports whether a text is in a list, with one statement for lists of every length; `list` may be a place for one. */
+  isAnyOf(column: RawBuilder<unknown>, list: readonly string[] | RawBuilder<readonly string[]>): RawBuilder<SqlBool>;
+  /** Returns a list as the value that `isAnyOf` takes. */
+  listValue(list: readonly string[]): unknown;
 }
 
 const likePattern = (text: string): string => `%${text.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`;
@@ -75,7 +77,9 @@ export const sqliteEngine: Engine = {
   jsonField: (column, key) => sql`(${column} ->> ${`$.${JSON.stringify(key)}`})`,
   jsonMember: (column, key) => sql`(${column} -> ${`$.${JSON.stringify(key)}`})`,
   contains: (column, text) => sql`${column} like ${likePattern(text)} escape '\\'`,
-  isAnyOf: (column, list) => sql`${column} in (select value from json_each(${JSON.stringify(list)}))`,
+  isAnyOf: (column, list) =>
+    sql`${column} in (select value from json_each(${Array.isArray(list) ? JSON.stringify(list) : list}))`,
+  listValue: (list) => JSON.stringify(list),
 };
 
 /** Escapes of JSON that are no characters for PostgreSQL, as a regular expression. */
@@ -103,6 +107,7 @@ export const postgresEngine: Engine = {
   jsonMember: (column, key) => sql`(${readable(column)} -> ${key}::text)::text`,
   contains: (column, text) => sql`lower(${column}) like lower(${likePattern(text)}::text collate "C") escape '\\'`,
   isAnyOf: (column, list) => sql`${column} = any(${list}::text[])`,
+  listValue: (list) => list,
 };
 
 /** Returns the engine that runs an executor's statements. */

@@ -1,5 +1,6 @@
 import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import type { Executor } from "./database.ts";
+import { statement } from "./statement.ts";
 
 /**
  * `mesh` is the mark of the latest change of what nodes share with each other; `document-floor` a number that the versions of new
@@ -31,13 +32,14 @@ type MetaTables = {
   readonly key_documents: { readonly version: number; readonly jws: string; readonly cross_jws: string | null };
 };
 
+const GET = statement<{ readonly key: string }>()((db, value) =>
+  db.$extendTables<MetaTables>().selectFrom("meta").select("value").where("key", "=", value("key")),
+);
+
 export function metaStore(executor: Executor): MetaStore {
   const db = executor.$extendTables<MetaTables>();
   return {
-    async get(key) {
-      const row = await db.selectFrom("meta").select("value").where("key", "=", key).executeTakeFirst();
-      return row?.value;
-    },
+    get: async (key) => (await GET(executor, { key })).rows[0]?.value,
     async set(key, value) {
       await db
         .insertInto("meta")

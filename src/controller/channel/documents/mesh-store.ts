@@ -4,6 +4,7 @@ import { stateOf } from "../../nodes/ip-lock.ts";
 import type { MeshRecord } from "./mesh-node.ts";
 import { word } from "../../store/columns.ts";
 import { engineOf, type Executor } from "../../store/database.ts";
+import { statement } from "../../store/statement.ts";
 
 /** Fields of a node that decide which nodes share data; the sections as JSON text. */
 export type MeshRow = Omit<MeshRecord, "gateway" | "connectors"> & {
@@ -32,10 +33,10 @@ type MeshTables = {
   };
 };
 
-export function meshStore(executor: Executor): MeshStore {
-  const engine = engineOf(executor);
+const rowsOf = (db: Executor) => {
+  const engine = engineOf(db);
   const config = sql.ref("config");
-  const rows = executor
+  return db
     .$extendTables<MeshTables>()
     .selectFrom("nodes")
     .select(["uid", "name", "fqdn", "domain", "type", "state", "cluster", "overlay", "unauthorized_ip"])
@@ -43,10 +44,14 @@ export function meshStore(executor: Executor): MeshStore {
       engine.jsonField(config, "gateway").as("gateway"),
       engine.jsonField(config, "connectors").as("connectors"),
     ]);
+};
+const GET = statement<{ readonly uid: string }>()((db, value) => rowsOf(db).where("uid", "=", value("uid")));
+
+export function meshStore(executor: Executor): MeshStore {
   return {
-    all: async () => (await rows.orderBy("uid").execute()).map(read),
+    all: async () => (await rowsOf(executor).orderBy("uid").execute()).map(read),
     async get(uid) {
-      const row = await rows.where("uid", "=", uid).executeTakeFirst();
+      const [row] = (await GET(executor, { uid })).rows;
       return row === undefined ? undefined : read(row);
     },
   };

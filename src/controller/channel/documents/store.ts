@@ -106,29 +106,42 @@ const SET_JWS = statement<Id & { readonly version: number; readonly jws: string;
       .where("version", "=", value("version")),
 );
 
-export function documentStore(executor: Executor): DocumentStore {
-  const db = executor.$extendTables<DocumentTables>();
-  const engine = engineOf(executor);
+const HASHES = statement<{ readonly nodes: readonly string[] }>()((db, value) =>
+  db
+    .$extendTables<DocumentTables>()
+    .selectFrom("documents")
+    .select(["node", "name", "sub", "hash"])
+    .where(engineOf(db).isAnyOf(sql.ref("node"), value("nodes"))),
+);
+const APPLIED = statement<Pick<Id, "node">>()((db, value) =>
+  db.$extendTables<DocumentTables>().selectFrom("applied").select(["name", "report"]).where("node", "=", value("node")),
+);
+const unacknowledgedIn = (db: Executor) => {
+  const engine = engineOf(db);
   const reported = engine.jsonField(sql.ref("applied.report"), "version");
-  const unacknowledged = db
+  return db
+    .$extendTables<DocumentTables>()
     .selectFrom("documents")
     .leftJoin("applied", (join) =>
       join.onRef("applied.node", "=", "documents.node").onRef("applied.name", "=", "documents.name"),
     )
     .select(["documents.node", "documents.name", "documents.sub", "documents.version"])
     .where("documents.version", ">", sql<number>`coalesce(cast(${reported} as ${engine.types.integer}), 0)`);
+};
+const ALL_UNACKNOWLEDGED = statement()(unacknowledgedIn);
+const UNACKNOWLEDGED = statement<Pick<Id, "node">>()((db, value) =>
+  unacknowledgedIn(db).where("documents.node", "=", value("node")),
+);
+
+export function documentStore(executor: Executor): DocumentStore {
+  const db = executor.$extendTables<DocumentTables>();
   return {
     async get({ node, name, sub }) {
       const [row] = (await GET(executor, { node, name, sub })).rows;
       return row === undefined ? undefined : { ...row, jws: row.jws ?? undefined, seal: row.seal ?? undefined };
     },
     versions: async (node) => (await VERSIONS(executor, { node })).rows,
-    hashes: (nodes) =>
-      db
-        .selectFrom("documents")
-        .select(["node", "name", "sub", "hash"])
-        .where(engine.isAnyOf(sql.ref("node"), nodes))
-        .execute(),
+    hashes: async (nodes) => (await HASHES(executor, { nodes })).rows,
     highest: async (node, name) => (await HIGHEST(executor, { node, name })).rows[0]?.version ?? 0,
     async put({ node, name, sub }, { version, hash, body }) {
       await PUT(executor, { node, name, sub, version, hash, body });
@@ -136,11 +149,11 @@ export function documentStore(executor: Executor): DocumentStore {
     async setJws({ node, name, sub }, version, jws, seal) {
       await SET_JWS(executor, { node, name, sub, version, jws, seal });
     },
-    async applied(node) {
-      return reportsIn(await db.selectFrom("applied").selectAll().where("node", "=", node).execute());
+    applied: async (node) => reportsIn((await APPLIED(executor, { node })).rows),
+    async unacknowledged(node) {
+      const found = node === undefined ? ALL_UNACKNOWLEDGED(executor, {}) : UNACKNOWLEDGED(executor, { node });
+      return (await found).rows;
     },
-    unacknowledged: (node) =>
-      (node === undefined ? unacknowledged : unacknowledged.where("documents.node", "=", node)).execute(),
     async setApplied(node, applied) {
       const report = JSON.stringify(applied);
       await db
