@@ -1,6 +1,4 @@
-import { request } from "node:http";
 import { join } from "node:path";
-import { json } from "node:stream/consumers";
 import { FaultProxy } from "./network/fault-proxy.ts";
 import {
   freePort,
@@ -12,7 +10,7 @@ import {
   type ProgramOptions,
 } from "./machine/programs.ts";
 import { waitFor } from "./wait-for.ts";
-import { Status } from "../../src/protocol/local/answers.ts";
+import type { Status } from "../../src/protocol/local/answers.ts";
 
 /** A controller and a node that reaches it only through a proxy. */
 export interface Stage {
@@ -55,17 +53,6 @@ export function wake({ process }: AgentProgram): void {
   process.kill("SIGHUP");
 }
 
-/** Returns the agent's status, without starting a program for each request. */
-export function readStatus({ runDir }: AgentProgram): Promise<Status> {
-  return new Promise((resolve, reject) => {
-    request({ socketPath: join(runDir, "agent.sock"), path: "/v1/status", agent: false }, (response) => {
-      json(response).then((body) => resolve(Status.parse(body)), reject);
-    })
-      .once("error", reject)
-      .end();
-  });
-}
-
 /** Waits for a status that satisfies `check`. */
 export function statusWhere(
   agent: AgentProgram,
@@ -75,7 +62,7 @@ export function statusWhere(
 ): Promise<Status> {
   let seen = "nothing";
   const look = async (): Promise<Status | undefined> => {
-    const status = await readStatus(agent);
+    const status = await agent.status();
     seen = JSON.stringify(status.session);
     return check(status) ? status : undefined;
   };

@@ -5,7 +5,7 @@ import type { Status } from "../../../src/protocol/local/answers.ts";
 import { fakeTime } from "../../support/fake-time.ts";
 import { startAgent } from "../../support/machine/programs.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
-import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../../support/stage.ts";
+import { eventsOf, startStage, statusWhere, untilOnline, type Stage } from "../../support/stage.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -24,14 +24,14 @@ test("a node with a clock in 1970 registers over TLS, works, and reports that it
   const time = fakeTime(dir, "@1970-01-01 00:01:00");
   const stage = await startStage(dir, { isTls: true, agent: time.options });
   const { agent, controller, uid } = stage;
-  expect((await readStatus(agent)).startedAt).toBeLessThan(3_600_000);
+  expect((await agent.status()).startedAt).toBeLessThan(3_600_000);
   expect(await ping(stage)).toBe(200);
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "one" });
   await statusWhere(agent, "documents arrive", ({ tags }) => tags["site"] === "one");
   const behind = await clockItem(stage);
   expect(behind).toMatchObject({ status: "fail", fix: expect.stringContaining("set the clock") as string });
   expect(behind?.message).toMatch(/^clock-behind: .* at 1970-01-01 .*, and it is 20\d\d-/);
-  expect((await readStatus(agent)).clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
+  expect((await agent.status()).clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
   // Sent records have the control plane's time, or at least that of the build.
   const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100&sort=timestamp:asc`);
   const events = body as { timestamp: number; receivedTime: number }[];
@@ -56,14 +56,14 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
   const stage = await startStage(dir, { agent: time.options });
   const { agent, proxy } = stage;
   expect(await clockItem(stage)).toMatchObject({ status: "pass" });
-  const { session } = await readStatus(agent);
+  const { session } = await agent.status();
   const { connections } = proxy;
 
   for (const [jump, says] of [
     ["+365d", "ahead"],
     ["-365d", "behind"],
   ] as const) {
-    const { rttMs } = (await readStatus(agent)).session;
+    const { rttMs } = (await agent.status()).session;
     time.set(jump);
     expect(await ping(stage)).toBe(200);
     const item = await waitFor(
@@ -77,12 +77,12 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
     expect(item.message).toContain(says);
     // The next timer detects that the clocks disagree.
     await statusWhere(agent, "a ping was answered", (status) => status.session.rttMs !== rttMs, 80_000);
-    expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
+    expect((await agent.status()).session).toMatchObject({ state: "online", sid: session.sid });
     expect(await ping(stage)).toBe(200);
   }
   time.set("+0d");
   await waitFor("health is content again", async () => (await clockItem(stage))?.status === "pass", 45_000);
-  expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
+  expect((await agent.status()).session).toMatchObject({ state: "online", sid: session.sid });
   expect(await ping(stage)).toBe(200);
   expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
 });
@@ -102,7 +102,7 @@ test("before any session a clock is compared with the stored time, and is right 
 
   const time = fakeTime(dir, "-3d");
   const late = await startAgent(`${dir}/node`, time.options);
-  const status = await readStatus(late);
+  const status = await late.status();
   expect(status.session.state).not.toBe("online");
   expect(status.clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
   expect((status.clock?.knownAt ?? 0) - (status.clock?.clockAt ?? 0)).toBeGreaterThan(2 * 24 * 3600 * 1000);
@@ -118,7 +118,7 @@ test("before any session a clock is compared with the stored time, and is right 
   expect(setup.stdout).toContain("fix: set the clock");
 
   time.set("+0d");
-  expect((await readStatus(late)).clock).toBeUndefined();
+  expect((await late.status()).clock).toBeUndefined();
   expect((await holdfast(["why", ...dirs])).stdout).not.toContain("clock-behind");
 });
 

@@ -15,7 +15,7 @@ import {
 } from "../../support/machine/programs.ts";
 import { endUnitsBelow, UNDER_UNITS } from "../../support/machine/real-units.ts";
 import { sampleOf } from "../../support/sample.ts";
-import { eventsOf, readStatus, statusWhere, untilOnline, wake } from "../../support/stage.ts";
+import { eventsOf, statusWhere, untilOnline, wake } from "../../support/stage.ts";
 import { changesBelow } from "../../support/kills/strace.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -59,7 +59,7 @@ const restart = (controller: ControllerProgram, uid: string) => trigger(controll
 const UNMANAGED = { status: 422, body: [expect.stringContaining("this is not a managed install")] };
 const removeImage = (controller: ControllerProgram, uid: string) =>
   trigger(controller, uid, "container-image", { action: "delete", image: "no/such" });
-const faultsOf = async (agent: AgentProgram) => (await readStatus(agent)).faults.map(({ code }) => code);
+const faultsOf = async (agent: AgentProgram) => (await agent.status()).faults.map(({ code }) => code);
 const tagged = (agent: AgentProgram, value: string) =>
   statusWhere(agent, `the tag is ${value}`, ({ tags }) => tags["mark"] === value);
 
@@ -105,7 +105,7 @@ test("a full disk affects only what needs a disk, and loses nothing", async () =
   await agent.end("SIGKILL");
   const again = await startAgent(home);
   await untilOnline(again);
-  expect((await readStatus(again)).tags["mark"]).toBe("second");
+  expect((await again.status()).tags["mark"]).toBe("second");
   await setTag(second, uid, "third");
   await tagged(again, "third");
 
@@ -128,7 +128,7 @@ test("an agent starts from a read-only disk and never writes", async () => {
   remount(state, "ro");
   const again = await startAgent(home);
   await untilOnline(again);
-  const status = await readStatus(again);
+  const status = await again.status();
   expect(status.tags["mark"]).toBe("first");
   expect(status.faults.map(({ code }) => code)).toEqual(["storage-unavailable"]);
   expect(await ping(controller, uid)).toMatchObject({ status: 200 });
@@ -184,7 +184,7 @@ test("sets any damaged file aside, reports it, and comes back online by itself",
     const path = join(state, file);
     await restart(() => writeFileSync(path, spoil(readFileSync(path))));
     const faults = await waitFor(`${file} is rebuilt`, async () => {
-      const { faults: all } = await readStatus(running);
+      const { faults: all } = await running.status();
       return all.every(({ mendedAt }) => mendedAt !== undefined) && all;
     });
     expect(faults, `${file} ${how}`).toEqual([
@@ -208,7 +208,7 @@ test("sets any damaged file aside, reports it, and comes back online by itself",
   });
   expect(JSON.stringify(startup?.details)).toContain(cases[0]?.file);
   await restart(() => undefined);
-  expect((await readStatus(running)).faults).toEqual([]);
+  expect((await running.status()).faults).toEqual([]);
 
   // The record of the event's end must stay intact, or the event is new.
   const newest = files.filter((file) => file.endsWith(".json") && file !== "reported/open-events.json");
@@ -259,7 +259,7 @@ test("with both copies of a file damaged, recovers what it can and reports the r
   await fetching.end();
   spoil("identity/registration.json");
   const nameless = await startAgent(home);
-  expect((await readStatus(nameless)).node).toBeNull();
+  expect((await nameless.status()).node).toBeNull();
   const license = join(home, "node.license");
   const { code } = await holdfast(["register", license, "--state", state, "--run", nameless.runDir]);
   expect(code).toBe(0);
@@ -270,7 +270,7 @@ test("with both copies of a file damaged, recovers what it can and reports the r
   spoil("identity/keys.json");
   const keyless = await startAgent(home);
   expect(await faultsOf(keyless)).toEqual(["damaged-file", "identity-lost"]);
-  expect(await readStatus(keyless)).toMatchObject({ node: { uid }, session: { reason: { code: "identity-lost" } } });
+  expect(await keyless.status()).toMatchObject({ node: { uid }, session: { reason: { code: "identity-lost" } } });
   const why = await holdfast(["why", "--json", "--run", keyless.runDir]);
   expect(JSON.parse(why.stdout)).toMatchObject({ reasons: [{ section: "node", code: "identity-lost" }, {}] });
   const refused = await holdfast(["register", license, "--state", state, "--run", keyless.runDir]);
@@ -285,7 +285,7 @@ test("an idle online node writes nothing for a minute, and an event at once", as
   const { controller, agent, uid, state } = await onDisk("8m", hastened(HASTE));
   const newest = (): number => Math.max(...stateFiles(state).map((name) => statSync(join(state, name)).mtimeMs));
   await waitFor("the start is over", () => newest() < Date.now() - 3000);
-  const { uptimeSeconds } = await readStatus(agent);
+  const { uptimeSeconds } = await agent.status();
   const seen = await changesBelow(
     agent.pid,
     state,
@@ -320,7 +320,7 @@ test("a controller on a full disk refuses what it cannot store and reports why, 
   const registering = (text: string) => holdfast(["register", "-", "--state", state, "--run", join(dir, "none")], text);
   const { code, stderr } = await registering(license);
   expect([code, stderr]).toEqual([1, expect.stringContaining("the database cannot be written") as string]);
-  expect((await readStatus(agent)).session.state).toBe("online");
+  expect((await agent.status()).session.state).toBe("online");
   free();
   expect((await put()).status).toBe(200);
   expect((await registering(license)).code).toBe(0);

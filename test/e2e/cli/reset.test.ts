@@ -20,7 +20,7 @@ import {
   startProgram,
   type Program,
 } from "../../support/machine/programs.ts";
-import { eventsOf, readStatus, untilOnline } from "../../support/stage.ts";
+import { eventsOf, untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
@@ -216,7 +216,7 @@ describe("holdfast reset", () => {
     const { code, stdout } = await holdfast(["reset", "--yes", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ by: "agent", isReported: true, left: [] });
-    const status = await readStatus(agent);
+    const status = await agent.status();
     expect(status).toMatchObject({ pid: agent.pid, documents: {} });
     expect(status.node).toBeNull();
     expect(existsSync(join(agent.stateDir, "identity/keys.json"))).toBe(false);
@@ -245,7 +245,7 @@ describe("holdfast reset", () => {
     await agent.end("SIGKILL");
     await ordered;
     const again = await startAgent(join(dir, "node"));
-    const status = await readStatus(again);
+    const status = await again.status();
     expect(status.node).toBeNull();
     expect(existsSync(join(agent.stateDir, "reset.json"))).toBe(false);
     expect(existsSync(join(agent.stateDir, "data-store"))).toBe(false);

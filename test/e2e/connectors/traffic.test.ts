@@ -11,7 +11,7 @@ import {
 } from "../../support/overlay/l4-stage.ts";
 import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
 import { freePort } from "../../support/machine/programs.ts";
-import { readStatus, untilOnline, untilReason } from "../../support/stage.ts";
+import { untilOnline, untilReason } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -122,7 +122,7 @@ test("an inactive or deleted node serves nothing, also after restarts, and every
   expect(await stage.why()).toMatchObject([{ section: "node", code: "deleted" }]);
   await stage.agent.end("SIGKILL");
   await stage.startAgain();
-  const { nodeState, deletedAt } = await readStatus(stage.agent);
+  const { nodeState, deletedAt } = await stage.agent.status();
   expect([nodeState, typeof deletedAt]).toEqual(["INACTIVE", "number"]);
   expect(await isServed(port)).toBe(false);
 });

@@ -15,7 +15,7 @@ import {
 import { startPostgres, type TestPostgres } from "../../support/control-plane/postgres.ts";
 import { freePort, startController, startProgram, type ControllerProgram } from "../../support/machine/programs.ts";
 import { FaultProxy } from "../../support/network/fault-proxy.ts";
-import { readStatus, startStage, statusWhere } from "../../support/stage.ts";
+import { startStage, statusWhere } from "../../support/stage.ts";
 import { deferred } from "../../support/deferred.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -150,7 +150,7 @@ describe("while PostgreSQL", () => {
       return {};
     };
     const { raw, peer, uid: other } = await rawSession(controller, onTrigger);
-    const { sid } = (await readStatus(agent)).session;
+    const { sid } = (await agent.status()).session;
     onTestFinished(() => server.start());
     for (const [index, how] of (["kill", "stop"] as const).entries()) {
       const writer = startWriting(controller);

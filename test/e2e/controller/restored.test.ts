@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { keyStore } from "../../../src/controller/channel/keys/key-store.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { startController, type ControllerProgram } from "../../support/machine/programs.ts";
-import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../../support/stage.ts";
+import { eventsOf, startStage, statusWhere, untilOnline, untilReason, wake } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -79,7 +79,7 @@ test("a node that was offline during changes of the control plane's keys follows
   const { agent, controller, uid, port, options, proxy } = await startStage(dir);
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "before" });
   await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === "before");
-  expect((await readStatus(agent)).documents.keys?.version).toBe(1);
+  expect((await agent.status()).documents.keys?.version).toBe(1);
 
   await proxy.set({ kind: "refuse" });
   await untilReason(agent, ["connection-lost", "connect-failed"]);

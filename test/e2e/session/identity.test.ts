@@ -2,7 +2,7 @@ import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { freePort, registerNode, startAgent, startController, startProgram } from "../../support/machine/programs.ts";
-import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../../support/stage.ts";
+import { eventsOf, startStage, statusWhere, untilOnline, untilReason, wake } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { startWsRelay } from "../../support/control-plane/ws-relay.ts";
@@ -41,7 +41,7 @@ test("two machines with one identity are reported, and get nothing while they al
   const copy = await startAgent(join(dir, "copy"), { within: ["unshare", "-rm", "sh", "-c", elsewhere] });
   await untilOnline(copy);
   await untilReason(original, ["superseded"]);
-  const until = (await readStatus(original)).session;
+  const until = (await original.status()).session;
   expect((until.retryAt ?? 0) - until.since).toBeGreaterThanOrEqual(29_000);
 
   wake(original);
@@ -60,7 +60,7 @@ test("two machines with one identity are reported, and get nothing while they al
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "two" });
   await waitFor("the refusal of a document", () => copy.log().includes("documents could not be fetched"));
   for (const one of [original, copy]) {
-    const status = await readStatus(one);
+    const status = await one.status();
     expect(status.tags["site"]).toBe("one");
     expect(status.node?.uid).toBe(uid);
   }

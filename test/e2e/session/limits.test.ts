@@ -5,7 +5,7 @@ import { REGISTER_PATH } from "../../../src/protocol/channel/envelope.ts";
 import { makeIdentity, registerJws } from "../../support/control-plane/node-client.ts";
 import { freePort, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
-import { readStatus, startStage, untilAnotherSession, untilOnline, untilReason, wake } from "../../support/stage.ts";
+import { startStage, untilAnotherSession, untilOnline, untilReason, wake } from "../../support/stage.ts";
 import { startStranger } from "../../support/control-plane/stranger.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -55,16 +55,16 @@ test("a controller that stops reading costs the agent no memory, and is connecte
   const script = `mount --bind ${flood} "$(command -v ping)" && exec "$0" "$@"`;
   const stage = await startStage(dir, { agent: { within: ["unshare", "-rm", "sh", "-c", script] } });
   const { agent, controller, uid, proxy } = stage;
-  const before = (await readStatus(agent)).process.rssBytes;
+  const before = (await agent.status()).process.rssBytes;
 
   expect((await controller.call("POST", `/node/${uid}/trigger/tg-ping`, { host: "127.0.0.1" })).status).toBe(200);
   await waitFor("the flood runs", () => proxy.bytesFromNodes > MIB);
   controller.process.kill("SIGSTOP");
   let most = 0;
   const end = performance.now() + (TESTS_ALL ? 45_000 : 6000);
-  let { session } = await readStatus(agent);
+  let { session } = await agent.status();
   while (performance.now() < end) {
-    const status = await readStatus(agent);
+    const status = await agent.status();
     most = Math.max(most, status.process.rssBytes);
     session = status.session;
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -75,13 +75,13 @@ test("a controller that stops reading costs the agent no memory, and is connecte
 
   await untilOnline(agent);
   await waitFor("the flood is over", async () => {
-    const status = await readStatus(agent);
+    const status = await agent.status();
     return status.process.children === 0 && status.session.state === "online";
   });
   expect(
     (await controller.call("POST", `/node/${uid}/trigger/tg-nc?wait=1`, { host: "127.0.0.1", port: 1 })).status,
   ).toBe(200);
-  expect((await readStatus(agent)).process.rssBytes - before).toBeLessThan(48 * MIB);
+  expect((await agent.status()).process.rssBytes - before).toBeLessThan(48 * MIB);
 });
 
 test("limits the silent sockets of one address, without an effect on others", async () => {

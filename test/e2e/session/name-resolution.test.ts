@@ -12,15 +12,7 @@ import {
   startProgram,
 } from "../../support/machine/programs.ts";
 import { startSilentNameServer } from "../../support/network/silent-name-server.ts";
-import {
-  readStatus,
-  startStage,
-  statusWhere,
-  untilAnotherSession,
-  untilOnline,
-  untilReason,
-  wake,
-} from "../../support/stage.ts";
+import { startStage, statusWhere, untilAnotherSession, untilOnline, untilReason, wake } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -31,7 +23,7 @@ test("with the resolver down, the last good address is used, also after a restar
   const names = privateNames(dir);
   names.setHosts([`127.0.0.1 ${NAME}`]);
   const { agent, proxy } = await startStage(dir, { host: NAME, isTls: true, agent: { within: names.within } });
-  expect((await readStatus(agent)).session).toMatchObject({ state: "online", address: "127.0.0.1" });
+  expect((await agent.status()).session).toMatchObject({ state: "online", address: "127.0.0.1" });
 
   names.setHosts([]);
   const { session } = await untilAnotherSession(agent, () => proxy.reset());
@@ -152,7 +144,7 @@ test("a new address wakes a waiting node at once", async () => {
   const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", first.dir];
   const controller = startProgram(args, join(dir, "inside.log"), { within: inside });
   await waitFor("the controller serves", () => controller.log().includes("controller started"));
-  expect((await readStatus(agent)).session.attempt).toBe(waiting.session.attempt);
+  expect((await agent.status()).session.attempt).toBe(waiting.session.attempt);
 
   ip("link", "add", "hf-test0", "type", "veth", "peer", "name", "hf-test1");
   ip("address", "add", "192.0.2.1/24", "dev", "hf-test0");

@@ -4,15 +4,7 @@ import { expect, test } from "vitest";
 import { hastened } from "../../support/fake-time.ts";
 import { httpText, type Fault } from "../../support/network/fault-proxy.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
-import {
-  readStatus,
-  statusWhere,
-  startStage,
-  untilOnline,
-  untilReason,
-  wake,
-  type Stage,
-} from "../../support/stage.ts";
+import { statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -174,7 +166,7 @@ if (TESTS_ALL) {
   test("reconnects after a connection that ends at any byte", async () => {
     const { agent, proxy } = await startStage(tempDir());
     for (let bytes = 1; bytes < 2200; bytes += 73) {
-      const { session } = await readStatus(agent);
+      const { session } = await agent.status();
       await proxy.set({ kind: "cut", afterBytes: bytes, by: bytes % 2 === 0 ? "end" : "reset" });
       proxy.reset();
       await statusWhere(agent, "the session ended", (status) => status.session.sid !== session.sid);

@@ -8,7 +8,7 @@ import { WebSocketServer } from "ws";
 import { startConnectProxy } from "../../support/control-plane/connect-proxy.ts";
 import { privateNames } from "../../support/network/private-machine.ts";
 import { freePort, startAgent, startController, registerNode } from "../../support/machine/programs.ts";
-import { readStatus, startStage, untilOnline, untilReason, wake } from "../../support/stage.ts";
+import { startStage, untilOnline, untilReason, wake } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const NAME = "cp.holdfast.test";
@@ -27,7 +27,7 @@ test("HTTPS_PROXY carries everything, NO_PROXY bypasses it, and a wrong proxy is
   // Only the proxy resolves the name.
   const agent = await startAgent(join(dir, "node"), within(proxy.url));
   const uid = await registerNode(controller, agent, "node");
-  expect((await readStatus(agent)).session.address).toBeUndefined();
+  expect((await agent.status()).session.address).toBeUndefined();
   expect(new Set(proxy.requests)).toEqual(new Set([`${NAME}:${port}`]));
   const ping = await controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, { host: "127.0.0.1", count: 1 });
   expect(ping.status).toBe(200);

@@ -12,7 +12,7 @@ import {
   type AgentProgram,
   type ControllerProgram,
 } from "../../support/machine/programs.ts";
-import { readStatus, startStage, untilAnotherSession, untilOnline, wake } from "../../support/stage.ts";
+import { startStage, untilAnotherSession, untilOnline, wake } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { startWsRelay, type RelayedSession, type WsRelay } from "../../support/control-plane/ws-relay.ts";
@@ -167,7 +167,7 @@ test("a captured trigger does nothing in another session, after it ran, or at an
   expect(await replay(later, jws)).toBe("replayed");
   const [header = "", payload = "", signature = ""] = jws.split(".");
   const claims = JSON.parse(Buffer.from(payload, "base64url").toString()) as object;
-  const { sid } = (await readStatus(one)).session;
+  const { sid } = (await one.status()).session;
   const forged = Buffer.from(JSON.stringify({ ...claims, sid, jti: crypto.randomUUID() })).toString("base64url");
   expect(await replay(later, [header, forged, signature].join("."))).toBe("bad-signature");
   expect(pings("127.0.7.5")).toEqual([]);
@@ -209,7 +209,7 @@ test("a newer session of the same node replaces the older one", async () => {
   const { agent, proxy, uid, controller } = await startStage(tempDir());
   // The controller still has the session that the node has lost.
   await proxy.set({ kind: "black-hole", from: "node" });
-  const before = (await readStatus(agent)).session.sid;
+  const before = (await agent.status()).session.sid;
   await agent.end("SIGKILL");
   await proxy.set({ kind: "pass" });
   const again = await startAgent(join(agent.stateDir, ".."));

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { readStatus, startStage, statusWhere } from "../../support/stage.ts";
+import { startStage, statusWhere } from "../../support/stage.ts";
 import { startAgent } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -31,7 +31,7 @@ test.each([
   expect(status.node?.uid).toBe(uid);
   expect(status.faults.map(({ code }) => code)).toEqual(codes);
   expect(await ping()).toMatchObject({ status: 200 });
-  expect((await readStatus(again)).faults.every(({ mendedAt }) => mendedAt !== undefined)).toBe(true);
+  expect((await again.status()).faults.every(({ mendedAt }) => mendedAt !== undefined)).toBe(true);
   await again.end();
   const kept = new DatabaseSync(path);
   // Both runs are in the one journal.

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 import { Health, Status } from "../../../src/protocol/local/answers.ts";
+import { changeLocal, readLocal } from "../control-plane/exchange.ts";
 import { startAsUnit } from "./real-units.ts";
 import { waitFor } from "../wait-for.ts";
 
@@ -145,16 +146,12 @@ export async function startAgent(
   if (wait) {
     await waitFor("the agent writes its pid", () => pidOf(runDir) === program.pid);
   }
-  const read = async (verb: string): Promise<unknown> => {
-    const { stdout } = await holdfast([verb, "--json", "--run", runDir]);
-    return JSON.parse(stdout);
-  };
   return {
     ...program,
     stateDir,
     runDir,
-    status: async () => Status.parse(await read("status")),
-    health: async () => Health.parse(await read("health")),
+    status: async () => Status.parse(await readLocal(runDir, "/v1/status")),
+    health: async () => Health.parse(await readLocal(runDir, "/v1/health")),
   };
 }
 
@@ -178,13 +175,12 @@ export function holdfast(
   return new Promise((resolve) => child.once("close", (code) => resolve({ code, stdout, stderr })));
 }
 
-/** Registers the agent of `dir` under a name and waits until the controller reports it online; returns its uid. */
+/** Registers a running agent under a name, leaves the license beside its state, and waits until the controller reports it online; returns its uid. */
 export async function registerNode(controller: ControllerProgram, agent: AgentProgram, name: string): Promise<string> {
-  const license = join(agent.stateDir, "..", `${name}.license`);
-  writeFileSync(license, await controller.license(name));
-  const args = ["register", license, "--state", agent.stateDir, "--run", agent.runDir, "--json"];
-  const { code, stdout, stderr } = await holdfast(args);
-  if (code !== 0) throw new Error(`register ended with ${code}: ${stdout}${stderr}`);
+  const text = await controller.license(name);
+  writeFileSync(join(agent.stateDir, "..", `${name}.license`), text);
+  const { status, body } = await changeLocal(agent.runDir, "/v1/register", { license: text });
+  if (status !== 200) throw new Error(`register was answered with ${status}: ${JSON.stringify(body)}`);
   return waitFor(`${name} is online`, async () => {
     const nodes = (await controller.call("GET", "/node")).body as { name: string; uid: string; online: boolean }[];
     return nodes.find((node) => node.name === name && node.online)?.uid;

@@ -1,13 +1,12 @@
 import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { json } from "node:stream/consumers";
 import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { DocumentApplied } from "../../../src/protocol/channel/methods.ts";
 import { WhyReport, type Reason } from "../../../src/protocol/documents/reconcile.ts";
+import { readLocal } from "../control-plane/exchange.ts";
 import {
   freePort,
   registerNode,
@@ -66,7 +65,7 @@ export async function startL4Stage(
     if (existsSync(join(agent.runDir, "overlay.pid"))) endProcess(overlayPid());
   });
   const uid = await registerNode(controller, agent, "node");
-  const why = async (): Promise<readonly Reason[]> => WhyReport.parse(await readAgent(agent, "/v1/why")).reasons;
+  const why = async (): Promise<readonly Reason[]> => WhyReport.parse(await readLocal(agent.runDir, "/v1/why")).reasons;
   const applied = (): DocumentApplied | undefined => readApplied(controller, uid);
   const call: L4Stage["call"] = async (method, path, body) => {
     const at = path.startsWith("v2/")
@@ -185,16 +184,6 @@ function namedBy(node: unknown): Record<string, string> {
     item !== undefined || items.some(([name]) => name.startsWith(`${section}.`)) ? [] : [[section, code] as const],
   );
   return Object.fromEntries([...items, ...own]);
-}
-
-function readAgent({ runDir }: AgentProgram, path: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    request({ socketPath: join(runDir, "agent.sock"), path, agent: false }, (response) => {
-      json(response).then(resolve, reject);
-    })
-      .once("error", reject)
-      .end();
-  });
 }
 
 /** Reads a copy of the database, which the controller locks; a copy made during a write is repeated. */
