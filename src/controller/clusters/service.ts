@@ -5,7 +5,7 @@ import { NodeName } from "../../protocol/values/values.ts";
 import type { NodeLabel } from "../events/records.ts";
 import type { EventLog, EventParts } from "../events/service.ts";
 import type { Changes } from "../nodes/changes.ts";
-import { changeTag, checkField, namesOf } from "../nodes/fields.ts";
+import { changeTag, checkField, checkTags, namesOf } from "../nodes/fields.ts";
 import { checkNameFree } from "../nodes/names.ts";
 import { promotedRoles, withoutMembership } from "../nodes/membership.ts";
 import type { NodeStore, StoredNode } from "../nodes/store.ts";
@@ -119,7 +119,10 @@ export class ClusterService {
 
   /** Replaces all tags. */
   setTags(fqdn: string, tags: ClusterRecord["tags"], user: string): Promise<ClusterRecord> {
-    return this.change(fqdn, user, () => ({ tags, message: `Tags of cluster ${fqdn} replaced: ${namesOf(tags)}` }));
+    return this.change(fqdn, user, (cluster) => {
+      checkTags(tags, cluster.tags);
+      return { tags, message: `Tags of cluster ${fqdn} replaced: ${namesOf(tags)}` };
+    });
   }
 
   /**

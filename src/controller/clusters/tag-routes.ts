@@ -20,9 +20,9 @@ const ClusterTag = z.object({ clusterFQDN: Fqdn, tagName: z.string() });
 const NodeOnly = NodeTag.pick({ nodeID: true });
 const ClusterOnly = ClusterTag.pick({ clusterFQDN: true });
 const TagBody = z.strictObject({ value: TagText });
-const TagsBody = z.strictObject({
-  tags: Tags.refine((tags) => Object.keys(tags).length <= MAX_TAGS, `must be at most ${MAX_TAGS}`),
-});
+const TagsBody = z.strictObject({ tags: Tags });
+/** Accepts null as well, for no tags. */
+const tagsBody = { schema: z.strictObject({ tags: Tags.nullable() }), described: TagsBody };
 
 const onNode = {
   to: "resource",
@@ -53,10 +53,10 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       tag: "Nodes",
       access: onNode,
       params: NodeOnly,
-      body: { schema: TagsBody },
+      body: tagsBody,
       answers: { ...node, ...badBody },
       handle: async ({ params: { nodeID }, body: { tags }, caller }) =>
-        changeResponse(await nodes.setTags(nodeID, tags, caller.name), caller, { tags }),
+        changeResponse(await nodes.setTags(nodeID, tags ?? {}, caller.name), caller, { tags: tags ?? {} }),
     }),
     route({
       method: "PUT",
@@ -66,10 +66,12 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       tag: "Clusters",
       access: onCluster,
       params: ClusterOnly,
-      body: { schema: TagsBody },
+      body: tagsBody,
       answers: { ...cluster, ...badBody },
       handle: async ({ params: { clusterFQDN }, body: { tags }, caller }) =>
-        clusterChangeResponse(await clusters.setTags(clusterFQDN, tags, caller.name), caller, { tags }),
+        clusterChangeResponse(await clusters.setTags(clusterFQDN, tags ?? {}, caller.name), caller, {
+          tags: tags ?? {},
+        }),
     }),
     route({
       method: "PUT",

@@ -64,7 +64,7 @@ export const PublicNode = z
 /** Part of a node shown to callers who may write but not read it. */
 export const NodePart = PublicNode.partial()
   .required({ uid: true })
-  .extend({ cluster: Fqdn.nullable().optional() })
+  .extend({ cluster: z.union([Fqdn, z.literal("")]).nullish() })
   .meta({ id: "NodePart" });
 
 const CLUSTER = {

@@ -5,11 +5,11 @@ import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { TagText } from "../../protocol/values/values.ts";
 
 /** Limit of tags of one node or cluster. */
-export const MAX_TAGS = 256;
+export const MAX_TAGS = 50;
 
 /**
  * Returns the tags with one set, or removed if `value` is undefined.
- * @throws {InputError} `invalid-body` for an invalid tag or more than 256
+ * @throws {InputError} `invalid-body` for an invalid tag or more than 50
  */
 export function changeTag(
   tags: Readonly<Record<string, string>>,
@@ -28,6 +28,16 @@ export function changeTag(
     });
   }
   return { ...tags, [name]: value };
+}
+
+/**
+ * Checks tags that replace others. More than 50 that are stored may be kept, changed and removed.
+ * @throws {InputError} `invalid-body` if one is added to more than 50
+ */
+export function checkTags(tags: Readonly<Record<string, string>>, before: Readonly<Record<string, string>>): void {
+  const names = Object.keys(tags);
+  if (names.length <= MAX_TAGS || names.every((name) => Object.hasOwn(before, name))) return;
+  throw new InputError("invalid-body", `tags: must be at most ${MAX_TAGS}`, { details: { field: "tags" } });
 }
 
 /** Returns the names of tags for an event, at most ten. */

@@ -35,6 +35,8 @@ const Block = z
     context.addIssue({ code: "custom", message });
     return z.NEVER;
   });
+/** A field that is not set, as clients that send every field write it. */
+const Unset = z.literal("");
 const License = z.string().meta({ examples: ["eyJhbGciOiJFZERTQSJ9.eyJuYW1lIjoiZWRnZS0yIn0.c2lnbmF0dXJl"] });
 const NodeParams = z.object({ nodeID: Uid });
 const JOIN = ["nodes::cluster"];
@@ -172,23 +174,34 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       params: NodeParams,
       body: {
         schema: z
-          .strictObject({ state: NodeState.optional(), cluster: Fqdn.nullable().optional() })
-          .refine(({ state, cluster }) => state !== undefined || cluster !== undefined, "needs state or cluster")
+          .strictObject({
+            state: z.union([NodeState, Unset]).nullish(),
+            cluster: z.union([Fqdn, Unset]).nullish(),
+          })
+          .refine(({ state, cluster }) => Boolean(state) || cluster !== undefined, "needs state or cluster")
           .meta({
-            description: "`cluster` joins a cluster and also requires `nodes::cluster` on it; null leaves the cluster",
+            description:
+              "`cluster` joins a cluster and also requires `nodes::cluster` on it; null or empty leaves the cluster. A `state` of null or empty changes nothing",
             examples: [{ state: "ACTIVE", cluster: null }],
           }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: async ({ params: { nodeID }, body: { state, cluster }, caller }) => {
-        const change = { ...defined({ state, cluster }) };
+        const change = {
+          ...(state === "" || state === null ? {} : defined({ state })),
+          ...(cluster === undefined ? {} : { cluster: cluster === "" ? null : cluster }),
+        };
         // Asked before the change and applied within it: the node may leave the cluster meanwhile.
         const resource = tgrn.cluster(cluster ?? "");
-        const isPermitted = typeof cluster === "string" && (await caller.may(JOIN, resource));
+        const isPermitted = Boolean(cluster) && (await caller.may(JOIN, resource));
         const checkJoin = (): void => {
           if (!isPermitted) throw forbidden(JOIN, resource);
         };
-        return changeResponse(await nodes.update(nodeID, change, caller.name, checkJoin), caller, change);
+        return changeResponse(
+          await nodes.update(nodeID, change, caller.name, checkJoin),
+          caller,
+          defined({ ...change, cluster }),
+        );
       },
     }),
     route({

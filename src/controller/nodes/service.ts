@@ -10,7 +10,7 @@ import { Violations } from "../http/problem.ts";
 import type { Sources } from "../http/sources.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Changes } from "./changes.ts";
-import { changeTag, namesOf } from "./fields.ts";
+import { changeTag, checkTags, namesOf } from "./fields.ts";
 import { isPermitted, placeOf } from "./ip-lock.ts";
 import { reportLock } from "./lock-report.ts";
 import { desiredOf, type UnacknowledgedDocument } from "./desired.ts";
@@ -170,7 +170,10 @@ export class NodeService {
 
   /** Replaces all tags. */
   setTags(uid: string, tags: StoredNode["tags"], user: string): Promise<NodeRecord> {
-    return this.change(uid, user, () => ({ change: { tags }, message: `Tags replaced: ${namesOf(tags)}` }));
+    return this.change(uid, user, (node) => {
+      checkTags(tags, node.tags);
+      return { change: { tags }, message: `Tags replaced: ${namesOf(tags)}` };
+    });
   }
 
   /** Keeps a public key of a client. @throws {Violations} at the limit of 32 */

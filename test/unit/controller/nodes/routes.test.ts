@@ -222,6 +222,18 @@ describe("PUT /node/{nodeID}", () => {
     expect(await bench.fleet.users()).toContain("admin");
   });
 
+  it("takes null and empty for a field that is not set", async () => {
+    const cluster = "pair.example.net";
+    for (const written of ["", null]) {
+      await put({ state: "INACTIVE", cluster });
+      expect((await put({ state: written, cluster })).json).toMatchObject({ state: "INACTIVE", cluster });
+      expect((await put({ cluster: written })).json).not.toHaveProperty("cluster");
+      const part = await put({ cluster: written }, await bench.keyFor(["nodes::manage"]));
+      expect(part.json).toEqual({ uid: one.uid, cluster: written });
+      expect((await put({ state: written })).json).toEqual([expect.stringMatching(/^body: needs/)]);
+    }
+  });
+
   it.each([
     [{}, /^body: needs/],
     [{ state: "OFF" }, /^state: /],
@@ -291,8 +303,25 @@ describe("the other changes of a node", () => {
     },
   );
 
+  it("keeps tags above the limit that are stored: they are shown, changed and removed", async () => {
+    const tags = Object.fromEntries(Array.from({ length: 60 }, (_, index) => [`t${index}`, "x"]));
+    const { uid } = await bench.fleet.add({ name: "many", tags });
+    expect((await bench.call("GET", `/node/${uid}`)).json).toMatchObject({ tags });
+    expect((await bench.call("PUT", `/node/${uid}/tag/t1`, { json: { value: "y" } })).status).toBe(200);
+    expect((await bench.call("DELETE", `/node/${uid}/tag/t1`)).status).toBe(200);
+    expect((await bench.call("PUT", `/node/${uid}/tag/t1`, { json: { value: "y" } })).status).toBe(422);
+    const { t1: _, t2: __, ...fewer } = tags;
+    const put = (json: object) => bench.call("PUT", `/node/${uid}/tags`, { json: { tags: json } });
+    expect((await put({ ...fewer, t3: "z" })).json).toMatchObject({ tags: { t3: "z" } });
+    expect((await put({ ...fewer, t2: "x" })).json).toEqual(["tags: must be at most 50"]);
+    expect((await bench.call("PUT", `/node/${uid}`, { json: { state: "INACTIVE" } })).json).toMatchObject({
+      state: "INACTIVE",
+      tags: { ...fewer, t3: "z" },
+    });
+  });
+
   it("bounds the number of tags", async () => {
-    const tags = Object.fromEntries(Array.from({ length: 256 }, (_, index) => [`t${index}`, "x"]));
+    const tags = Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`t${index}`, "x"]));
     const full = await bench.fleet.add({ name: "full", tags });
     expect((await bench.call("PUT", `/node/${full.uid}/tag/more`, { json: { value: "x" } })).status).toBe(422);
     expect((await bench.call("PUT", `/node/${full.uid}/tag/t1`, { json: { value: "y" } })).status).toBe(200);
