@@ -3,7 +3,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { defined } from "../../lib/defined.ts";
 import { ORGANIZATION, tgrn } from "./policies/permissions.ts";
-import { isRestricted, PolicyName, ServiceUserName } from "./policies/policy.ts";
+import { isRestricted, NewServiceUserName, PolicyName, ServiceUserName } from "./policies/policy.ts";
 import { recording, type AccessRouteDeps } from "./routes.ts";
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
@@ -12,16 +12,42 @@ import { badBody, Empty, notFound, PublicServiceUser, refusals } from "../http/s
 
 const tag = "Service users";
 const PERMISSIONS = ["permissions::modify"];
+const Status = z.enum(["active", "inactive"]);
 const UserParams = z.object({ name: ServiceUserName });
+
+/** Parts of a service user that a caller writes; those that the controller assigns are ignored. */
+const UserBody = {
+  status: Status.optional().meta({ description: "Default: `active`" }),
+  policies: z.array(PolicyName).max(64).nullish(),
+  policyIds: z.array(PolicyName).max(64).nullish().meta({ description: "The same as `policies`" }),
+  orgId: z.string().max(64).nullish().meta({ description: "Ignored" }),
+  clientId: z.string().max(64).nullish().meta({ description: "Ignored" }),
+  tokenCreated: z.number().nullish().meta({ description: "Ignored" }),
+  created_at: z.number().nullish().meta({ description: "Ignored" }),
+};
+
+const NewUser = z
+  .strictObject({ ...UserBody, name: NewServiceUserName })
+  .meta({ description: "Also requires `permissions::modify` on each policy" });
+const ChangedUser = z.strictObject({ ...UserBody, name: ServiceUserName.optional() }).meta({
+  description:
+    "`name` must match the path. Also requires `permissions::modify` on each policy that is added or removed and, to make an inactive user active, on each of its policies",
+});
+/** A field that is not set is absent, null or empty. */
+const Unset = z.literal("").nullish();
+const acceptedStatus = { status: z.union([Status, Unset]) };
 
 export interface ServiceUserRouteDeps extends AccessRouteDeps {
   /** Seconds for which the earlier credential of a service user stays valid after a new one is generated; 0: it ends at once. */
   readonly secretOverlapSeconds: number;
+  /** UUID of the organization. */
+  readonly org: string;
 }
 
 /** Routes of service users, the accounts of programs. */
 export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] {
-  const { access, clock, secretOverlapSeconds } = deps;
+  const { access, clock, secretOverlapSeconds, org } = deps;
+  const shown = (user: ServiceUser) => publicServiceUser(user, org);
   const record = recording(deps, "serviceUser");
   const onUser = (verb: "read" | "modify") =>
     ({
@@ -44,7 +70,7 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
       handle: async ({ caller }) => {
         const may = await caller.among(["users::read"]);
         const listed = (await access.serviceUsers()).filter(({ name }) => may(tgrn.serviceUser(name)));
-        return Response.json(listed.map(publicServiceUser));
+        return Response.json(listed.map(shown));
       },
     }),
     route({
@@ -55,9 +81,8 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
       tag,
       access: { to: "resource", permissions: ["users::modify"], resource: () => ORGANIZATION },
       body: {
-        schema: z
-          .strictObject({ ...UserBody, name: ServiceUserName })
-          .meta({ description: "Also requires `permissions::modify` on each policy" }),
+        schema: NewUser.extend(acceptedStatus),
+        described: NewUser,
       },
       answers: {
         200: { description: "The service user", schema: PublicServiceUser },
@@ -72,9 +97,9 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
         const item = { action: "create", id: name } as const;
         const created = await record(caller.name, `Service user ${name} created`, item, async (tx) => {
           await checkPolicies(tx, field, policies);
-          return tx.createServiceUser(name, policies, at, status === "active");
+          return tx.createServiceUser(name, policies, at, isActiveIn(status));
         });
-        return Response.json(publicServiceUser(created));
+        return Response.json(shown(created));
       },
     }),
     route({
@@ -87,10 +112,8 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
       access: onUser("modify"),
       params: UserParams,
       body: {
-        schema: z.strictObject({ ...UserBody, name: ServiceUserName.optional() }).meta({
-          description:
-            "`name` must match the path. Also requires `permissions::modify` on each policy that is added or removed and, to make an inactive user active, on each of its policies",
-        }),
+        schema: ChangedUser.extend({ ...acceptedStatus, name: z.union([ServiceUserName, Unset]) }),
+        described: ChangedUser,
       },
       answers: {
         200: { description: "The service user", schema: PublicServiceUser },
@@ -99,10 +122,10 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
         ...badBody,
       },
       handle: async ({ params: { name }, body, caller }) => {
-        if (body.name !== undefined && body.name !== name)
+        if (Boolean(body.name) && body.name !== name)
           throw new Violations([`name: must be ${name}; a service user cannot be renamed`]);
         const [field, policies] = policiesIn(body);
-        const isActive = body.status === "active";
+        const isActive = isActiveIn(body.status);
         const item = { action: "change", id: name } as const;
         const changed = await record(caller.name, `Service user ${name} changed`, item, async (tx) => {
           const before = await tx.serviceUser(name);
@@ -115,7 +138,7 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
           await checkPolicies(tx, field, policies, before.policies);
           return tx.changeServiceUser(name, { policies, isActive });
         });
-        return Response.json(publicServiceUser(changed));
+        return Response.json(shown(changed));
       },
     }),
     route({
@@ -149,7 +172,7 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
       handle: async ({ params: { name } }) => {
         const found = await access.serviceUser(name);
         if (found === undefined) throw new InputError("not-found", `there is no service user ${name}`);
-        return Response.json(publicServiceUser(found));
+        return Response.json(shown(found));
       },
     }),
     route({
@@ -200,20 +223,11 @@ export function serviceUserRoutes(deps: ServiceUserRouteDeps): readonly Route[] 
   ];
 }
 
-/** Parts of a service user that a caller writes; those that the controller assigns are ignored. */
-const UserBody = {
-  status: z.enum(["active", "inactive"]).default("active"),
-  policies: z.array(PolicyName).max(64).optional(),
-  policyIds: z.array(PolicyName).max(64).nullable().optional().meta({ description: "The same as `policies`" }),
-  orgId: z.string().max(64).nullable().optional().meta({ description: "Ignored" }),
-  clientId: z.string().max(64).optional().meta({ description: "Ignored" }),
-  tokenCreated: z.number().optional().meta({ description: "Ignored" }),
-  created_at: z.number().optional().meta({ description: "Ignored" }),
-};
+const isActiveIn = (status: string | null | undefined): boolean => status !== "inactive";
 
 /** Returns the policies of a body, and the field that they are in. */
 function policiesIn(body: {
-  readonly policies?: readonly string[] | undefined;
+  readonly policies?: readonly string[] | null | undefined;
   readonly policyIds?: readonly string[] | null | undefined;
 }): readonly [field: string, policies: readonly string[]] {
   const { policies, policyIds } = body;
@@ -238,13 +252,14 @@ async function violationsOf(access: Pick<AccessStore, "policy">, policy: string,
   return (await access.policy(policy)) === undefined ? [`${path}: there is no policy ${policy}`] : [];
 }
 
-function publicServiceUser(user: ServiceUser): z.infer<typeof PublicServiceUser> {
+function publicServiceUser(user: ServiceUser, orgId: string): z.infer<typeof PublicServiceUser> {
   const { name, policies, isActive, createdAt, clientId, tokenCreatedAt: tokenCreated } = user;
   return {
     name,
     status: isActive ? "active" : "inactive",
     policies: [...policies],
     policyIds: [...policies],
+    orgId,
     created_at: createdAt,
     ...defined({ clientId, tokenCreated }),
   };

@@ -158,6 +158,7 @@ export const PublicServiceUser = z
     status: z.enum(["active", "inactive"]),
     policies: z.array(PolicyName),
     policyIds: z.array(PolicyName).meta({ description: "The same as `policies`" }),
+    orgId: Text.meta({ description: "The organization" }),
     created_at: Seconds,
     clientId: Text.optional(),
     tokenCreated: Seconds.optional(),

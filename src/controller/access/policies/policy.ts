@@ -11,6 +11,13 @@ export const PolicyName = z
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE)
   .meta({ examples: ["operators"] });
 
+/** Name of a service user that is created. */
+export const NewServiceUserName = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9-]{0,127}$/, "letters, digits and '-', at most 128, a letter or digit first")
+  .meta({ examples: ["deploy"] });
+
+/** Name of a stored service user; one of an earlier version may have `.` and `_`. */
 export const ServiceUserName = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE)

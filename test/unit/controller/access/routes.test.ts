@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { ADMIN_KEY, ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
+import { ORG } from "../../../support/control-plane/fleet-stage.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const reader = {
@@ -137,6 +138,31 @@ describe("service users", () => {
     ]);
     expect((await bench.call("DELETE", "/v2/policy/reader")).json).toEqual({});
     expect((await bench.call("GET", "/v2/service-user/bot")).json).toEqual(created.json);
+  });
+
+  it("are created with letters, digits and dashes; one of another name that is stored is read, changed and removed", async () => {
+    for (const name of ["a.b", "a_b", "-a", "a b", "a".repeat(129)]) {
+      const { status, json } = await bench.call("POST", "/v2/service-user", { json: { name } });
+      expect([status, json]).toEqual([422, [expect.stringMatching(/^name: letters, digits and '-'/)]]);
+    }
+    await bench.access.createServiceUser("a.b_c", [], 1);
+    const path = "/v2/service-user/a.b_c";
+    const found = await bench.call("GET", path);
+    expect(found.json).toMatchObject({ name: "a.b_c", orgId: ORG });
+    expect((await bench.call("PUT", path, { json: found.json })).json).toEqual(found.json);
+    expect((await bench.call("POST", `${path}/token`)).status).toBe(200);
+    expect((await bench.call("DELETE", path)).json).toEqual({});
+  });
+
+  it("take null and empty for a status that is not set", async () => {
+    for (const [at, status] of ["", null].entries()) {
+      const json = { name: `bot-${at}`, status, policies: null, policyIds: null, orgId: "", clientId: null };
+      expect((await bench.call("POST", "/v2/service-user", { json })).json).toMatchObject({ status: "active" });
+      const path = `/v2/service-user/bot-${at}`;
+      await bench.call("PUT", path, { json: { status: "inactive" } });
+      const changed = await bench.call("PUT", path, { json: { ...json, name: status } });
+      expect(changed.json).toMatchObject({ status: "active", policyIds: [] });
+    }
   });
 
   it("are written back as they were read, also when a policy is gone", async () => {
