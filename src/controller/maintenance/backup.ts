@@ -11,6 +11,7 @@ import {
   checkSource,
   DATABASE,
   hasDatabase,
+  hasNodeKeys,
   isContent,
   keyFilesOf,
   placeText,
@@ -36,6 +37,10 @@ export async function backup(path: string, place: Place, { clock, signal }: Main
   await using stack = new AsyncDisposableStack();
   // A key comes into being before the store refers to it.
   const keys = await keyFilesOf(place.dataDir);
+  if (!hasNodeKeys(keys.map(({ name }) => name))) {
+    const message = `${place.dataDir} has no keys of a controller, without which its nodes refuse it; give its directory by --data`;
+    throw new InputError("store-empty", message);
+  }
   const source = await openSource(place, stack);
   const schema = await checkSource(source, place);
   const header = {

@@ -35,6 +35,10 @@ export function isKeyFile(name: string): boolean {
   return file === "" ? KEY_PARTS.files.includes(name) : KEY_PARTS.folders.includes(folder);
 }
 
+/** Reports whether the root key or the signing key is among the files; nodes know a controller by them. */
+export const hasNodeKeys = (names: readonly string[]): boolean =>
+  names.includes("keys/root.jwk") || names.includes("keys/signing.jwk");
+
 /** Returns the keys and certificates of a data directory. */
 export async function keyFilesOf(
   dataDir: string,

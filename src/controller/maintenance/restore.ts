@@ -15,6 +15,7 @@ import {
   checkSource,
   DATABASE,
   hasDatabase,
+  hasNodeKeys,
   isContent,
   isKeyFile,
   KEY_PARTS,
@@ -83,17 +84,21 @@ async function readInto(
   tx: OpenTransaction,
   signal: AbortSignal,
 ): Promise<void> {
+  const files: string[] = [];
   const tables = new Set((await tablesOf(tx)).map(({ name }) => name));
   for await (const part of opened.parts()) {
     signal.throwIfAborted();
     if (part.kind === "file") {
       if (!isKeyFile(part.name)) throw unfit(path, new Error(`it has the file ${JSON.stringify(part.name)}`));
       await staged.write(part.name, part.text);
+      files.push(part.name);
     } else {
       if (!tables.has(part.table)) throw unfit(path, new Error(`it has the table ${JSON.stringify(part.table)}`));
       await insertRows(tx, part.table, part.rows);
     }
   }
+  if (!hasNodeKeys(files)) throw unfit(path, new Error("it has no keys, without which nodes refuse the controller"));
+  if ((await metaStore(tx).get("org")) === undefined) throw unfit(path, new Error("it names no organization"));
 }
 
 type DocumentTables = {

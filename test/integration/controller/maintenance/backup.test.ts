@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import {
   existsSync,
   mkdirSync,
@@ -135,6 +135,8 @@ describe("a backup", () => {
     );
     old.exec("PRAGMA user_version=9; INSERT INTO meta VALUES ('org', 'o'), ('domain', 'd')");
     old.close();
+    mkdirSync(join(dataDir, "keys"));
+    writeFileSync(join(dataDir, "keys", "root.jwk"), "{}");
     const path = join(dataDir, "x.backup");
     await backup(path, file(dataDir), deps);
     const unchanged = new DatabaseSync(join(dataDir, "controller.db"));
@@ -146,6 +148,15 @@ describe("a backup", () => {
       expect(content["meta"]).toContainEqual({ key: "org", value: "o" });
       expect(Object.keys(content)).toContain("agent_tokens");
     }
+  });
+});
+
+test("a backup of a store whose keys are elsewhere is refused, since nothing could be restored from it", async () => {
+  const dataDir = join(tempDir(), "data");
+  await makeSmall(dataDir);
+  rmSync(join(dataDir, "keys"), { recursive: true });
+  await expect(backup(join(dataDir, "..", "x.backup"), file(dataDir), deps)).rejects.toMatchObject({
+    code: "store-empty",
   });
 });
 
@@ -228,6 +239,21 @@ describe("a restore", () => {
     expect(await refusal(changed('"table":"meta"', '"table":"sqlite_schema"'))).toMatchObject({
       code: "backup-damaged",
     });
+  });
+
+  test("refuses one without keys and one without an organization, though its checksum is right", async () => {
+    const lines = text().trimEnd().split("\n").slice(0, -1);
+    const remade = (change: (line: string) => string[]) => {
+      const body = lines.flatMap(change).map((line) => `${line}\n`);
+      const sha256 = createHash("sha256").update(body.join("")).digest("hex");
+      return gzipSync(`${body.join("")}${JSON.stringify({ end: { sha256 } })}\n`);
+    };
+    const renamed = (line: string) => [line.replace('["org",', '["other",')];
+    expect(String(await refusal(remade(renamed)))).toContain("it names no organization; nothing was changed");
+    const keyless = (line: string) => (line.startsWith('{"file":"keys/') ? [] : [line]);
+    expect(String(await refusal(remade(keyless)))).toContain("it has no keys");
+    const unchanged = written(remade((line) => [line]));
+    await restore(unchanged, file(join(tempDir(), "same")), { isReplaced: false }, deps);
   });
 
   test("into a store that is not empty must be asked for; the keys go with the store, and a damaged one can be replaced", async () => {
