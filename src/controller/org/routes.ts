@@ -43,6 +43,14 @@ const TagShape = z
     created_at: Seconds.meta({ description: "Creation of the oldest node or cluster that has the tag, Unix seconds" }),
   })
   .meta({ id: "TagInUse", examples: [{ name: "site", values: ["berlin"], created_at: 1_760_000_000 }] });
+/** Words for the built-in accounts that every client may write. */
+const BUILT_IN = ["holdfast", "local"];
+const WrittenAuth = PortalAuth.extend({
+  idp_provider: z.union([z.enum(BUILT_IN), z.string()]).meta({
+    description:
+      "`holdfast` or `local`, or the word before `-token` in the caller's credential: the built-in accounts; or what is stored",
+  }),
+}).meta({ id: "PortalAuthWrite" });
 /** A section of the domain that is stored and not applied. */
 const ApigwSection = z.strictObject({
   gateway_node: z.string().max(256).nullish(),
@@ -129,12 +137,15 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       summary: "Change how people sign in to the portal",
       tag,
       access: { ...ofIdps, permissions: ["identity-providers::modify"] },
-      body: { schema: PortalAuth },
+      body: { schema: PortalAuth, described: WrittenAuth },
       answers: { 200: { description: "The settings", schema: PortalAuth }, ...refusals, ...badBody },
-      handle: async ({ body, caller }) => {
+      handle: async ({ body, caller, request }) => {
         const { idp_provider: provider } = body;
-        if (z.uuid().safeParse(provider).success)
-          throw new Violations([`idp_provider: there is no identity provider ${provider}`]);
+        const words = [...BUILT_IN, ...schemeWordOf(request), (await organization.auth()).idp_provider];
+        if (!words.includes(provider)) {
+          const hint = `${BUILT_IN.join(" and ")} name the built-in accounts`;
+          throw new Violations([`idp_provider: there is no identity provider ${provider}; ${hint}`]);
+        }
         await organization.setAuth(body, caller.name);
         return Response.json(body);
       },
@@ -229,6 +240,12 @@ export function orgRoutes(deps: OrgRouteDeps): readonly Route[] {
       },
     }),
   ];
+}
+
+/** Returns the first word of a credential `<word>-token <id>:<secret>`, by which a client calls the built-in accounts, too. */
+function schemeWordOf({ headers }: Request): readonly string[] {
+  const [, word] = /^([a-z0-9]+)-token\s/.exec(headers.get("authorization") ?? "") ?? [];
+  return word === undefined ? [] : [word];
 }
 
 interface Use {

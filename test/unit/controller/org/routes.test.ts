@@ -54,10 +54,25 @@ describe("/org/auth", () => {
     expect(members((await get("/org/mine")).json)["idp_provider"]).toBe("local");
   });
 
+  it("takes the word of the caller's credential and the stored one for the built-in accounts, and no other", async () => {
+    const auth = { idp_provider: "acme", subdomain: "" };
+    const line = /^idp_provider: there is no identity provider acme; holdfast and local name the built-in accounts$/;
+    const refused = await put(auth);
+    expect([refused.status, refused.json]).toEqual([422, [expect.stringMatching(line)]]);
+    const statements = [{ effect: "allow", actions: ["identity-providers::modify"] }];
+    await bench.call("POST", "/v2/policy", { json: { name: "idp", statements, resources: ["*"] } });
+    await bench.call("POST", "/v2/service-user", { json: { name: "bot", policies: ["idp"] } });
+    const { clientId, secret } = members((await bench.call("POST", "/v2/service-user/bot/token")).json);
+    const credential = `acme-token ${String(clientId)}:${String(secret)}`;
+    expect((await put({ ...auth, idp_provider: "other" }, credential)).status).toBe(422);
+    expect((await put(auth, credential)).json).toEqual(auth);
+    expect((await put(auth)).json).toEqual(auth);
+  });
+
   it("refuses an identity provider that does not exist, and those who may not", async () => {
     const idp = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
     expect((await put({ idp_provider: idp, subdomain: "" })).json).toEqual([
-      `idp_provider: there is no identity provider ${idp}`,
+      `idp_provider: there is no identity provider ${idp}; holdfast and local name the built-in accounts`,
     ]);
     const reader = await bench.keyFor(["identity-providers::read"]);
     expect((await get("/org/auth", reader)).status).toBe(200);
