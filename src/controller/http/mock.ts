@@ -44,7 +44,9 @@ function mocked(route: Route, answers: z.infer<typeof Answers>): Route {
   // Health and the document are the real ones.
   if (route.tag === "Service") return route;
   const run = async (call: RawCall): Promise<Response> => {
-    await route.check(call);
+    const { query } = await route.check(call);
+    const { unless } = route.variants ?? {};
+    if (unless !== undefined && !unless.query.some((flag) => query[flag] === true)) return Response.json(unless.answer);
     const [, answer] = Object.entries(answers).find(([status]) => status.startsWith("2")) ?? [];
     if (answer === undefined)
       throw new SessionError("not-supported", `the mock has no example of ${route.operationId}`);

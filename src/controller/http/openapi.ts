@@ -166,7 +166,9 @@ function parametersOf(
   components: Map<string, unknown>,
 ): Parameter[] {
   return Object.entries<z.ZodType>(schema?.shape ?? {}).map(([name, field]) => {
-    const described = schemaOf(field, "input", components);
+    // The form of a preprocessed field omits its examples.
+    const examples = field.meta()?.["examples"];
+    const described: Json = { ...schemaOf(field, "input", components), ...defined({ examples }) };
     const required = where === "path" || !field.safeParse(undefined).success;
     const parameter = { name, in: where, required, schema: described };
     return described["type"] === "array" ? Object.assign(parameter, LIST_STYLE) : parameter;

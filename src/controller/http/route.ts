@@ -50,6 +50,8 @@ export type Access<P> =
 export interface Variants {
   readonly parameter: string;
   readonly values: Readonly<Record<string, Variant>>;
+  /** Answer to every value in a request that sets none of these flags. */
+  readonly unless?: { readonly query: readonly string[]; readonly answer: unknown };
 }
 
 /** Body and answer of one value; a part without an example gets one made of its schema. */
@@ -130,8 +132,8 @@ export interface Route {
   readonly form: z.ZodType | undefined;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
   readonly variants: Variants | undefined;
-  /** Checks a request as `run` does before it calls the handler. */
-  readonly check: (call: RawCall) => Promise<void>;
+  /** Checks a request as `run` does before it calls the handler; returns its query. */
+  readonly check: (call: RawCall) => Promise<{ readonly query: Readonly<Record<string, unknown>> }>;
   readonly run: (call: RawCall) => Promise<Response>;
 }
 
@@ -173,7 +175,7 @@ export function route<
     // Unknown query parameters are refused on every path.
     answers: { ...violations, ...spec.answers },
     variants: spec.variants,
-    check: async (call) => void (await checked(call)),
+    check: checked,
     run: async (call) => spec.handle(await checked(call)),
   };
 }

@@ -73,7 +73,11 @@ const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
 
 /** Forms of each event's body and answer in the OpenAPI document. A terminal is opened by another operation. */
-const VARIANTS = { parameter: "event", values: variantsOf() } as const;
+const VARIANTS = {
+  parameter: "event",
+  values: variantsOf(),
+  unless: { query: ["wait", "stream"], answer: true },
+} as const;
 
 /** Describes the bodies of known events. The node validates the body, since newer nodes have other events. */
 const DescribedBody = z
@@ -132,7 +136,10 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
       },
       params: z.object({ nodeID: Uid, event: Text256 }),
       query: z.object({
-        wait: Flag.meta({ description: "Wait for the node's response; otherwise the response is `true`" }),
+        wait: Flag.meta({
+          description: "Wait for the node's response; otherwise the response is `true`",
+          examples: [true],
+        }),
         stream: Flag.meta({ description: "Stream output as it arrives, one JSON object per line" }),
       }),
       body: {
@@ -164,7 +171,6 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           await caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
         const node = await nodeOf(deps.nodes, nodeID);
-        if (!node.isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
         const order: TriggerRequest = {
           event,
@@ -173,9 +179,11 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
           user: caller.name,
           deadlineMs: await deadlineOf(deps, node, event, body, stream),
         };
+        // A node may know other events and bodies; of one that cannot be asked, the known ones are checked.
+        if (!order.wait || !node.isOnline) await checkOrder(deps, node, order);
+        if (!node.isOnline) throw new SessionError("offline", "the node has no session");
         if (stream) return streamTrigger(deps, nodeID, order, request.signal);
         if (order.wait) return Response.json((await runOf(order)(deps, nodeID, order, request.signal)) ?? null);
-        await checkOrder(deps, node, order);
         const sent: { id?: string } = {};
         const options = { onSent: (id: string): void => void (sent.id = id) };
         const answer = await runForCaller(deps, nodeID, order, request.signal, options);
@@ -244,12 +252,22 @@ function variantsOf(): Readonly<Record<string, Variant>> {
   return Object.fromEntries(values);
 }
 
-/** Checks an event that nobody waits for as the node would. @throws {Violations} for an unknown event or an invalid body */
-async function checkOrder(deps: TriggerRouteDeps, node: NodeRecord, { event, body }: TriggerRequest): Promise<void> {
+/**
+ * Checks an event as a node of this version would. With `wait` an unknown event is left to the node.
+ * @throws {Violations} for an unknown event or an invalid body
+ */
+async function checkOrder(
+  deps: TriggerRouteDeps,
+  node: NodeRecord,
+  { event, body, wait }: TriggerRequest,
+): Promise<void> {
   const schemas: Readonly<Record<string, { readonly body: z.ZodType }>> = triggerSchemas;
   let schema = Object.hasOwn(schemas, event) ? schemas[event]?.body : undefined;
   if (schema === undefined && (await containerOf(deps, node, event)) !== undefined) schema = ContainerCommand;
-  if (schema === undefined) throw new Violations([`event: no trigger event ${event}; with wait=1 the node is asked`]);
+  if (schema === undefined) {
+    if (wait) return;
+    throw new Violations([`event: no trigger event ${event}; with wait=1 the node is asked`]);
+  }
   const parsed = schema.safeParse(body);
   if (!parsed.success) throw new Violations(describeIssues(parsed.error));
 }

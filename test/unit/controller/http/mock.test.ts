@@ -52,8 +52,14 @@ describe("the mock", () => {
     const events = stage.operations.get("triggerNode")?.responses["200"]?.content?.["application/json"]?.examples ?? {};
     expect(Object.keys(events).length).toBeGreaterThan(30);
     for (const [event, { value }] of Object.entries(events)) {
-      const response = await ask({ ...trigger, params: { ...trigger.params, event }, body: undefined });
-      expect([event, response.status, await response.json()]).toEqual([event, 200, value]);
+      for (const [query, answer] of [
+        [{ wait: "1" }, value],
+        [{}, true],
+        [{ wait: "0" }, true],
+      ] as const) {
+        const response = await ask({ ...trigger, params: { ...trigger.params, event }, query, body: undefined });
+        expect([event, query, response.status, await response.json()]).toEqual([event, query, 200, answer]);
+      }
     }
     const other = await ask({ ...trigger, params: { ...trigger.params, event: "my-container" }, body: undefined });
     expect([other.status, await other.json()]).toEqual([200, true]);

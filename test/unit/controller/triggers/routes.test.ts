@@ -193,9 +193,25 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
 
   it.each(["", "?wait=1", "?stream=1"])("answers 503 for a node that is offline, with '%s'", async (query) => {
     uid = (await bench.fleet.add({ name: "off", isOnline: false })).uid;
-    const answer = await trigger(`tg-ping${query}`);
+    const answer = await trigger(`tg-ping${query}`, { host: "::1" });
     expect([answer.status, answer.json]).toMatchObject([503, { code: "offline" }]);
+    // A newer node may know it.
+    if (query !== "") expect((await trigger(`tg-newer${query}`)).status).toBe(503);
   });
+
+  it.each(["", "?wait=1", "?stream=1"])(
+    "refuses a wrong body before it says that the node is offline, with '%s'",
+    async (query) => {
+      uid = (await bench.fleet.add({ name: "off", isOnline: false })).uid;
+      const answer = await trigger(`tg-ping${query}`, { hots: "::1" });
+      expect([answer.status, answer.json]).toMatchObject([
+        422,
+        expect.arrayContaining([expect.stringMatching(/^host: /)]),
+      ]);
+      if (query === "")
+        expect((await trigger("tg-pong")).json).toEqual([expect.stringMatching(/^event: no trigger event/)]);
+    },
+  );
 
   it.each([
     [new RemoteError("invalid-body", "host: missing", { details: { field: "host" } }), 422],
