@@ -5,6 +5,7 @@ import {
   mkdtempSync,
   readFileSync,
   readdirSync,
+  readlinkSync,
   rmSync,
   statfsSync,
   writeFileSync,
@@ -17,6 +18,8 @@ import { UNDER_UNITS } from "./machine/real-units.ts";
 const MEMORY = "/dev/shm";
 /** Tests that run at the same time hold some GB at most, mostly releases and engines' images. */
 const ENOUGH_BYTES = 8 * 2 ** 30;
+/** The kernel gives the process namespace of the machine this number (PROC_PID_INIT_INO). */
+const INITIAL_NAMESPACE = "pid:[4026531836]";
 const UNMOUNT_MS = 10_000;
 
 /**
@@ -67,8 +70,9 @@ function made(parent: string): string {
   return mkdtempSync(join(parent, `hf${process.pid}.`));
 }
 
-/** Removes the directories of runs whose process is dead. */
+/** Removes the directories of runs whose process is dead. In a process namespace of our own, those of others look dead. */
 export function sweep(parent: string): void {
+  if (readlinkSync("/proc/self/ns/pid") !== INITIAL_NAMESPACE) return;
   for (const name of readdirSync(parent)) {
     const [, pid] = /^hf(\d+)\.\w{6}$/.exec(name) ?? [];
     if (pid === undefined || existsSync(`/proc/${pid}`)) continue;
