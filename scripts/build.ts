@@ -105,7 +105,7 @@ const noLogTransports: Plugin = {
 // Packages that hardly any process needs. The bundle is one text that V8 goes through as a whole in every program, so what they add to
 // it costs each of them memory: packed they are unpacked by whoever loads them, and save an overlay 5 MB. A module of our own that
 // stands for a package says which parts of it are used.
-const rarelyUsed = /^(@peculiar\/x509|systeminformation|prom-client)$|\/s3-sdk\.ts$/;
+const rarelyUsed = /^(@peculiar\/x509|systeminformation|prom-client|pg)$|\/s3-sdk\.ts$/;
 
 // The SDK's default chain of credentials reads the environment and other people's files, asks other services and starts programs. A
 // transfer says where its credentials come from, so the chain is a sixth of the SDK that must never run.
