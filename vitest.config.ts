@@ -76,7 +76,9 @@ export default defineConfig({
           ...common,
           name: "postgres",
           include: [...ON_POSTGRES],
-          exclude: ["test/unit/controller/http/**", "test/unit/controller/store/**"],
+          exclude: ["http/**", "store/**", "access/own-permission.test.ts"].map(
+            (name) => `test/unit/controller/${name}`,
+          ),
           ...namedOtherwise(NOT_ON_POSTGRES),
           setupFiles: LEAVES_NOTHING,
           globalSetup: [RUN_DIRECTORY, "test/support/control-plane/postgres-project.ts"],

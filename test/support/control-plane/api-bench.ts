@@ -20,6 +20,7 @@ import type { GatewayDetailsStore } from "../../../src/controller/stats/gateway-
 import { ReplyJoins } from "../../../src/controller/triggers/reply-joins.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { DOMAIN, FleetStage, ORG } from "./fleet-stage.ts";
+import { restorePoint } from "./restore-point.ts";
 
 export const ADMIN_KEY = "admin-key-of-the-tests";
 export const ORIGIN = "https://cp.example.net:8480";
@@ -55,6 +56,7 @@ export class ApiBench {
   readonly routes: readonly Route[];
   readonly deps: RouteDeps & ApiDeps;
   readonly logged: string[] = [];
+  readonly #patterns: ReadonlyMap<Route, RegExp>;
 
   private constructor(
     fleet: FleetStage,
@@ -102,6 +104,7 @@ export class ApiBench {
       log,
     };
     this.routes = apiRoutes(deps);
+    this.#patterns = new Map(this.routes.map((one) => [one, patternOf(one.path)]));
     this.deps = { ...deps, routes: this.routes };
     this.app = createApi(this.deps);
   }
@@ -121,6 +124,11 @@ export class ApiBench {
     const bench = new ApiBench(fleet, privateKey, publicKey, clock, secretOverlapSeconds);
     await bench.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
     return bench;
+  }
+
+  /** Returns a function that makes the stored state what it is now, for tests that change it. On SQLite only. */
+  keep(): Promise<() => Promise<void>> {
+    return restorePoint(this.fleet.store.database);
   }
 
   /** Creates an API key with one policy: these actions on these resources. */
@@ -158,7 +166,7 @@ export class ApiBench {
 
   #check(method: string, path: string, status: number, json: unknown): void {
     const [pathname = ""] = path.split("?", 1);
-    const route = this.routes.find((one) => one.method === method && matches(one.path, pathname));
+    const route = this.routes.find((one) => one.method === method && this.#patterns.get(one)?.test(pathname));
     if (route === undefined || status === 404 || status === 414) return;
     const declared = route.answers[status];
     if (declared === undefined) throw new Error(`${route.operationId} does not declare ${status}`);
@@ -182,6 +190,5 @@ export function items(json: unknown): Record<string, unknown>[] {
   return z.array(z.record(z.string(), z.unknown())).parse(json);
 }
 
-function matches(pattern: string, path: string): boolean {
-  return new RegExp(`^${pattern.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path);
-}
+const patternOf = (path: string): RegExp =>
+  new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`);

@@ -1,4 +1,4 @@
-import { expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import type { Policy } from "../../../../src/controller/access/policies/policy.ts";
 import type { Route } from "../../../../src/controller/http/route.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
@@ -15,16 +15,18 @@ const statements = [{ effect: "allow", actions: ["nodes::read"] }];
 
 let bench: ApiBench;
 let uid = "";
+let restore: () => Promise<void>;
 
-/** Opens the API with a node and a cluster that have the tag `env` `prod`, and of every other kind one. */
-async function open(): Promise<void> {
+// A node and a cluster that have the tag `env` `prod`, and of every other kind one.
+beforeAll(async () => {
   bench = await ApiBench.create();
   uid = (await bench.fleet.add({ name: "one", tags: { env: "prod" } })).uid;
   await bench.call("POST", "/cluster", { json: { name: "pair" } });
   await bench.call("PUT", `/cluster/${CLUSTER}/tag/env`, { json: { value: "prod" } });
   await bench.call("POST", "/v2/policy", { json: { name: "any", statements, resources: ["*"] } });
   await bench.call("POST", "/v2/service-user", { json: { name: "any" } });
-}
+  restore = await bench.keep();
+});
 
 const filled = (path: string): string =>
   path
@@ -82,7 +84,7 @@ const isTagged = ({ path }: Route): boolean => /\{(node(ID|Id)|clusterFQDN)\}/.t
 
 it.each(guarded)("%s works with only its own permission, and follows a condition on a tag", async (name, route) => {
   for (const permission of (SERVED[name] ?? route.permissions).map(withEvent)) {
-    await open();
+    await restore();
     if (isTagged(route)) {
       const refused = await send(route, await holding([permission], "dev"));
       expect([refused.status, refused.json]).toMatchObject([403, { code: "forbidden" }]);
