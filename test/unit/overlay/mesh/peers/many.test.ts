@@ -2,13 +2,14 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
+import { STREAM_WINDOW_BYTES } from "../../../../../src/overlay/mesh/transport/receive-buffer.ts";
 import { aClient, echo, type Client } from "../../../../support/overlay/overlay-rig.ts";
 import { remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { TESTS_ALL } from "../../../../support/sample.ts";
 import { untilStill } from "../../../../support/until-still.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-const [CLOSES, RESETS] = TESTS_ALL ? [10_000, 3000] : [1000, 400];
+const [CLOSES, RESETS] = TESTS_ALL ? [10_000, 3000] : [400, 200];
 
 const closed = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());
 
@@ -61,7 +62,7 @@ describe("one session with many flows", () => {
   });
 
   it("serves the others while one of two hundred is not read", { timeout: 600_000 }, async () => {
-    const size = 300_000;
+    const size = 100_000;
     const { rig, source, port } = await remoteService((socket) => {
       socket
         .on("error", () => undefined)
@@ -87,7 +88,7 @@ describe("one session with many flows", () => {
   });
 
   it("carries a large upload completely while its reader is slow", { timeout: 600_000 }, async () => {
-    const size = 64 * 1024 * 1024;
+    const size = (TESTS_ALL ? 16 : 4) * STREAM_WINDOW_BYTES;
     const hash = createHash("sha256");
     let received = 0;
     const { source, destination, port } = await remoteService((socket: Socket) => {
@@ -116,7 +117,7 @@ describe("one session with many flows", () => {
   });
 
   it("buffers a bounded amount for a client that stops reading, and drops nothing when it continues", async () => {
-    const size = 48 * 1024 * 1024;
+    const size = 24 * 1024 * 1024;
     const data = randomBytes(size);
     const { port, destination } = await remoteService((socket) => socket.end(data));
     const client = aClient(port);

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
+import { STREAM_WINDOW_BYTES } from "../../../../../src/overlay/mesh/transport/receive-buffer.ts";
 import { aClient, echo } from "../../../../support/overlay/overlay-rig.ts";
 import { remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
@@ -124,7 +125,7 @@ describe("a tcp flow to another node", () => {
 
   it("carries much data unchanged, in both directions at once, through a reader that pauses", async () => {
     const { port } = await remoteService(echo);
-    const size = 24 * 1024 * 1024;
+    const size = 2 * STREAM_WINDOW_BYTES;
     const data = randomBytes(size);
     const client = aClient(port);
     const hash = createHash("sha256");
