@@ -1,5 +1,6 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { compileCache } from "./compile-cache.ts";
 
 const MAIN = fileURLToPath(new URL("../../dist/holdfast.mjs", import.meta.url));
 
@@ -24,9 +25,9 @@ export interface Running {
 
 /** Starts the checkout's program as a child process. */
 export function startHoldfast(args: readonly string[], options: RunOptions = {}): Running {
-  const { PATH = "", NODE_COMPILE_CACHE: cache } = process.env;
+  const { PATH = "" } = process.env;
   const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", MAIN, ...args], {
-    env: { PATH, ...(cache === undefined ? {} : { NODE_COMPILE_CACHE: cache }), ...options.env },
+    env: { PATH, ...compileCache(), ...options.env },
   });
   let stdout = "";
   let stderr = "";

@@ -16,8 +16,8 @@ import { startTlsFront } from "../../support/control-plane/tls-front.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const BUCKET = "holdfast-tls";
-/** Three parts, the last one shorter. */
-const LARGE = randomBytes(40 * 1024 * 1024 + 12_345);
+/** Two parts, the last one shorter. */
+const LARGE = randomBytes(16 * 1024 * 1024 + 12_345);
 
 let swift: SwiftServer;
 let client: S3Client;

@@ -1,5 +1,4 @@
-import { execFileSync } from "node:child_process";
-import { cpSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
@@ -15,18 +14,24 @@ import {
 import { startStage, untilAnotherSession, untilOnline, wake } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
-import { startWsRelay, type RelayedSession, type WsRelay } from "../../support/control-plane/ws-relay.ts";
+import { startWsRelay, type RelayedSession } from "../../support/control-plane/ws-relay.ts";
 
 const Call = z.object({ id: z.number(), method: z.literal("trigger.run"), params: z.object({ jws: z.string() }) });
 
-/** Returns the ping processes of an agent, by their command lines. */
+/** Returns the ping processes with this target, by their command lines. */
 function pings(target: string): readonly number[] {
-  try {
-    const found = execFileSync("pgrep", ["-f", `ping .*-- ${target.replaceAll(".", "\\.")}$`], { encoding: "utf8" });
-    return found.split("\n").filter(Boolean).map(Number);
-  } catch {
-    return [];
-  }
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const args = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+        return /(^|\/)ping$/.test(args[0] ?? "") && args.at(-2) === target;
+      } catch {
+        // It has exited.
+        return false;
+      }
+    });
 }
 
 /** Returns the agent's journal while it does not run. */
@@ -55,76 +60,76 @@ function ping(controller: ControllerProgram, uid: string, host: string, count: n
   return controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, { host, count });
 }
 
-test("a trigger whose session breaks is sent again and runs once", async () => {
-  const { agent, controller, proxy, uid } = await startStage(tempDir());
-  const answer = ping(controller, uid, "127.0.7.1", 50);
+test("a trigger runs once, whatever breaks: its session, the way of its result, the agent", async () => {
+  const dir = tempDir();
+  const stage = await startStage(dir);
+  const { controller, proxy, uid } = stage;
+  let { agent } = stage;
+  const startAgain = async (): Promise<void> => {
+    agent = await startAgent(join(dir, "node"));
+  };
+
+  // The session breaks: it is sent again and continues.
+  const broken = ping(controller, uid, "127.0.7.1", 50);
   const [first] = await waitFor("the ping runs", () => (pings("127.0.7.1").length > 0 ? pings("127.0.7.1") : false));
   await untilAnotherSession(agent, () => proxy.reset());
   expect(pings("127.0.7.1")).toEqual([first]);
   // It sums up and exits.
   process.kill(first ?? 0, "SIGINT");
-  expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
-  expect(JSON.stringify((await answer).body).match(/icmp_seq=1 /g)).toHaveLength(1);
-  await agent.end();
-  expect(journal(agent)).toMatchObject([{ state: "done" }]);
-});
+  expect(await broken).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
+  expect(JSON.stringify((await broken).body).match(/icmp_seq=1 /g)).toHaveLength(1);
 
-test("a lost result is sent again, and nothing runs twice", async () => {
-  const { agent, controller, proxy, uid } = await startStage(tempDir());
-  const answer = ping(controller, uid, "127.0.7.2", 3);
+  // Its result is lost: that is sent again.
+  const lost = ping(controller, uid, "127.0.7.2", 3);
   await waitFor("the ping runs", () => pings("127.0.7.2").length > 0);
   await proxy.set({ kind: "refuse" });
   await waitFor("the ping is over", () => pings("127.0.7.2").length === 0);
   await proxy.set({ kind: "pass" });
   wake(agent);
-  expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
-  await agent.end();
-  expect(journal(agent)).toHaveLength(1);
-});
+  expect(await lost).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
 
-test("a trigger cut off by a crash is answered interrupted and never run again", async () => {
-  const dir = tempDir();
-  const { agent, controller, uid } = await startStage(dir);
-  const answer = ping(controller, uid, "127.0.7.3", 50);
+  // The agent is killed: it is answered interrupted.
+  const cutOff = ping(controller, uid, "127.0.7.3", 50);
   const [running] = await waitFor("the ping runs", () => (pings("127.0.7.3").length > 0 ? pings("127.0.7.3") : false));
   await agent.end("SIGKILL");
   await waitFor("the ping is gone with the agent", () => !pings("127.0.7.3").includes(running ?? 0));
-  const again = await startAgent(join(dir, "node"));
-  const { status, body } = await answer;
+  await startAgain();
+  const { status, body } = await cutOff;
   expect(status).toBeGreaterThanOrEqual(400);
   expect(body).toMatchObject({ code: "interrupted" });
-  await untilOnline(again);
+  await untilOnline(agent);
   expect(pings("127.0.7.3")).toEqual([]);
-  await again.end();
-  expect(journal(again)).toHaveLength(1);
-});
 
-test("a trigger answered before a restart is not run again when it is delivered again", async () => {
-  const dir = tempDir();
-  const { agent, controller, proxy, uid } = await startStage(dir);
-  const answer = ping(controller, uid, "127.0.7.4", 2);
+  // It is answered before a restart and delivered again after it.
+  const answered = ping(controller, uid, "127.0.7.4", 2);
   await waitFor("the ping runs", () => pings("127.0.7.4").length > 0);
   await proxy.set({ kind: "refuse" });
-  await waitFor("the result is committed", () => runningJournal(agent).some(({ state }) => state === "done"));
+  await waitFor("the result is committed", () => runningJournal(agent)[3]?.state === "done");
   await agent.end();
-  expect(journal(agent)).toMatchObject([{ state: "done" }]);
+  expect(journal(agent)[3]).toMatchObject({ state: "done" });
   await proxy.set({ kind: "pass" });
-  const again = await startAgent(join(dir, "node"));
-  expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
-  await again.end();
-  expect(journal(again)).toHaveLength(1);
+  await startAgain();
+  expect(await answered).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
+
+  // The controller still has the session that the node has lost; a newer one replaces it.
+  await proxy.set({ kind: "black-hole", from: "node" });
+  const before = (await agent.status()).session.sid;
+  await agent.end("SIGKILL");
+  await proxy.set({ kind: "pass" });
+  await startAgain();
+  const { session } = await untilOnline(agent);
+  expect(session.sid).not.toBe(before);
+  expect(await ping(controller, uid, "127.0.7.7", 1)).toMatchObject({ status: 200 });
+  expect((await controller.call("GET", `/node/${uid}`)).body).toMatchObject({ online: true });
+  await agent.end();
+  expect(journal(agent)).toMatchObject([
+    { state: "done" },
+    { state: "done" },
+    {},
+    { state: "done" },
+    { state: "done" },
+  ]);
 });
-
-interface Relayed {
-  readonly controller: ControllerProgram;
-  readonly relay: WsRelay;
-}
-
-async function startRelayed(dir: string): Promise<Relayed> {
-  const port = await freePort();
-  const relay = await startWsRelay(await freePort(), port);
-  return { relay, controller: await startController(dir, port, ["--url", `http://127.0.0.1:${relay.port}`]) };
-}
 
 const Answer = z.object({
   result: z.unknown().optional(),
@@ -140,9 +145,11 @@ async function replay(session: RelayedSession, jws: string): Promise<unknown> {
   return error?.data.code ?? result;
 }
 
-test("a captured trigger does nothing in another session, after it ran, or at another node", async () => {
+test("a captured trigger does nothing in another session, after it ran, or at another node, and one directly after a proof is received", async () => {
   const dir = tempDir();
-  const { controller, relay } = await startRelayed(dir);
+  const port = await freePort();
+  const relay = await startWsRelay(await freePort(), port);
+  const controller = await startController(dir, port, ["--url", `http://127.0.0.1:${relay.port}`]);
   const one = await startAgent(join(dir, "one"));
   const uid = await registerNode(controller, one, "one");
   const first = relay.sessions.at(-1);
@@ -177,15 +184,10 @@ test("a captured trigger does nothing in another session, after it ran, or at an
   await Promise.all([one.end(), two.end()]);
   expect(journal(one)).toHaveLength(1);
   expect(journal(two)).toHaveLength(0);
-});
-
-test("receives what the control plane sends directly after its proof", async () => {
-  const dir = tempDir();
-  const { controller, relay } = await startRelayed(dir);
-  const agent = await startAgent(join(dir, "node"));
-  const uid = await registerNode(controller, agent, "node");
 
   // The session breaks while a trigger runs; the next proof is delayed until the trigger accompanies it.
+  const agent = await startAgent(join(dir, "one"));
+  await untilOnline(agent);
   const answer = ping(controller, uid, "127.0.7.6", 5);
   await waitFor("the ping runs", () => pings("127.0.7.6").length > 0);
   let proof: string | undefined;
@@ -203,19 +205,4 @@ test("receives what the control plane sends directly after its proof", async () 
   };
   await untilAnotherSession(agent, () => relay.sessions.at(-1)?.cut());
   expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
-});
-
-test("a newer session of the same node replaces the older one", async () => {
-  const { agent, proxy, uid, controller } = await startStage(tempDir());
-  // The controller still has the session that the node has lost.
-  await proxy.set({ kind: "black-hole", from: "node" });
-  const before = (await agent.status()).session.sid;
-  await agent.end("SIGKILL");
-  await proxy.set({ kind: "pass" });
-  const again = await startAgent(join(agent.stateDir, ".."));
-  const { session } = await untilOnline(again);
-  expect(session.sid).not.toBe(before);
-  expect(await ping(controller, uid, "127.0.7.7", 1)).toMatchObject({ status: 200 });
-  const { body } = await controller.call("GET", `/node/${uid}`);
-  expect(body).toMatchObject({ online: true });
 });

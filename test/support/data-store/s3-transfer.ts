@@ -10,6 +10,7 @@ import {
   type TransferJob,
   type TransferLimits,
 } from "../../../src/protocol/triggers/transfer.ts";
+import { compileCache } from "../compile-cache.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { waitFor } from "../wait-for.ts";
 
@@ -83,7 +84,10 @@ export interface RunningTransfer {
 
 /** Starts one; it ends with the test at the latest. */
 export function startTransfer(job: TransferJob, env: Readonly<Record<string, string>> = {}): RunningTransfer {
-  const child = spawn(process.execPath, [...FLAGS, BUNDLE, "transfer"], { env, stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [...FLAGS, BUNDLE, "transfer"], {
+    env: { ...compileCache(), ...env },
+    stdio: "pipe",
+  });
   onTestFinished(() => void child.kill("SIGKILL"));
   const events: TransferEvent[] = [];
   let output = "";

@@ -1,15 +1,14 @@
-import { execFile, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { userInfo } from "node:os";
-import { join } from "node:path";
-import { promisify } from "node:util";
+import { basename, join } from "node:path";
 import { deathTie } from "../../../src/host/process/death-tie.ts";
 import { SEARCH_PATH } from "../../../src/host/process/exec.ts";
 import { freePort } from "../machine/programs.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A real object store on 127.0.0.1 with the S3 protocol: Debian's Swift, its four servers on a directory, with memcached. */
+/** A real object store on 127.0.0.1 with the S3 protocol: Debian's Swift, its four servers in one process on a directory, with memcached. */
 export interface SwiftServer {
   readonly port: number;
   /** `http://127.0.0.1:port`, for path style. */
@@ -33,14 +32,18 @@ export async function startSwift(dir: string): Promise<SwiftServer> {
   writeFileSync(join(dir, "swift.conf"), "[swift-hash]\nswift_hash_path_suffix = of-tests\n");
   const children: (() => Promise<void>)[] = [];
   const ports = new Map<string, number>();
-  for (const kind of KINDS) ports.set(kind, await freePort());
-  await makeRings(dir, ports);
-  for (const [kind, port] of ports) children.push(startServer(dir, kind, storageConfig(dir, kind, port)));
-  const memcached = await freePort();
+  for (const kind of KINDS) {
+    ports.set(kind, await freePort());
+    writeFileSync(join(dir, `${kind}.conf`), storageConfig(dir, kind));
+  }
+  const [memcached, port] = [await freePort(), await freePort()];
+  writeFileSync(join(dir, "proxy.conf"), proxyConfig(dir, memcached));
+  ports.set("proxy", port);
+  const args = [...ports].flatMap(([kind, at]) => [kind, String(at)]);
+  // Debian's own Python, which has Debian's Swift.
+  children.push(startTied(dir, "/usr/bin/python3", ["-c", SERVE, dir, ...args]));
   const asUser = ["-u", userInfo().username];
   children.push(startTied(dir, "memcached", ["-l", "127.0.0.1", "-p", String(memcached), "-U", "0", ...asUser]));
-  const port = await freePort();
-  children.push(startServer(dir, "proxy", proxyConfig(dir, port, memcached)));
   await waitFor("Swift answers", () => answers(port));
   return {
     port,
@@ -55,31 +58,41 @@ export async function startSwift(dir: string): Promise<SwiftServer> {
   };
 }
 
-/** Makes the rings of all servers as swift-ring-builder(1) does, of which each of nine runs would load all of Swift. */
-const MAKE_RINGS = `import sys
+/**
+ * Makes the rings as swift-ring-builder(1) does, and serves as the four programs swift-KIND-server(1) do: each of these processes would
+ * load all of Swift.
+ */
+const SERVE = `import os, sys
+from swift.common import utils
+utils.eventlet_monkey_patch()
+import eventlet
+from eventlet import wsgi
+from swift.common.http_protocol import SwiftHttpProtocol
 from swift.common.ring import RingBuilder
-for kind, port in zip(sys.argv[1::2], sys.argv[2::2]):
-    at = {"ip": "127.0.0.1", "port": int(port), "replication_ip": "127.0.0.1", "replication_port": int(port)}
+from swift.common.wsgi import get_socket, loadapp
+
+os.chdir(sys.argv[1])
+ports = dict(zip(sys.argv[2::2], map(int, sys.argv[3::2])))
+for kind in ports.keys() - {"proxy"}:
+    at = {"ip": "127.0.0.1", "port": ports[kind], "replication_ip": "127.0.0.1", "replication_port": ports[kind]}
     builder = RingBuilder(4, 1, 1)
     builder.add_dev({"region": 1, "zone": 1, "device": "d1", "weight": 1.0, "meta": "", **at})
     builder.rebalance()
     builder.get_ring().save(kind + ".ring.gz")
+
+def serve(kind, port):
+    listening = get_socket({"bind_ip": "127.0.0.1", "bind_port": port})
+    app = loadapp(os.path.abspath(kind + ".conf"), global_conf={"log_name": kind + "-server"})
+    # S3 clients need the header ETag, not Etag.
+    options = {"protocol": SwiftHttpProtocol, "capitalize_response_headers": False}
+    return eventlet.spawn(wsgi.server, listening, app, utils.NullLogger(), **options)
+
+for server in [serve(*one) for one in ports.items()]:
+    server.wait()
 `;
 
-async function makeRings(dir: string, ports: ReadonlyMap<string, number>): Promise<void> {
-  const args = [...ports].flatMap(([kind, port]) => [kind, String(port)]);
-  // Debian's own Python, which has Debian's Swift.
-  await promisify(execFile)("/usr/bin/python3", ["-c", MAKE_RINGS, ...args], { cwd: dir, env: { PATH: SEARCH_PATH } });
-}
-
-function startServer(dir: string, kind: string, config: string): () => Promise<void> {
-  const path = join(dir, `${kind}.conf`);
-  writeFileSync(path, config);
-  return startTied(dir, `swift-${kind}-server`, [path, "-v"]);
-}
-
 function startTied(dir: string, program: string, options: readonly string[]): () => Promise<void> {
-  const out = openSync(join(dir, `${program}.log`), "a");
+  const out = openSync(join(dir, `${basename(program)}.log`), "a");
   const { file, args } = deathTie(SEARCH_PATH)({ file: program, args: options });
   const child = spawn(file, args, { stdio: ["ignore", out, out], env: { PATH: SEARCH_PATH } });
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
@@ -89,19 +102,15 @@ function startTied(dir: string, program: string, options: readonly string[]): ()
   };
 }
 
-/** Without workers a server is one process, which ends with its parent. */
-function common(dir: string, port: number): string {
-  return `bind_ip = 127.0.0.1
-bind_port = ${port}
-workers = 0
-swift_dir = ${dir}
+function common(dir: string): string {
+  return `swift_dir = ${dir}
 user = ${userInfo().username}
 log_level = WARNING`;
 }
 
-function storageConfig(dir: string, kind: string, port: number): string {
+function storageConfig(dir: string, kind: string): string {
   return `[DEFAULT]
-${common(dir, port)}
+${common(dir)}
 devices = ${join(dir, "devices")}
 mount_check = false
 fallocate_reserve = 0
@@ -112,11 +121,11 @@ use = egg:swift#${kind}
 `;
 }
 
-function proxyConfig(dir: string, port: number, memcached: number): string {
+function proxyConfig(dir: string, memcached: number): string {
   const pipeline = "catch_errors cache listing_formats s3api tempauth bulk slo dlo proxy-server";
   const filters = ["catch_errors", "listing_formats", "bulk", "slo", "dlo"];
   return `[DEFAULT]
-${common(dir, port)}
+${common(dir)}
 [pipeline:main]
 pipeline = ${pipeline}
 [app:proxy-server]

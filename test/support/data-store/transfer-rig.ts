@@ -13,6 +13,7 @@ import { failureOf } from "../../../src/transfer/attempts.ts";
 import { httpDownload, type HttpDownload } from "../../../src/transfer/http-download.ts";
 import { httpUpload, type HttpUpload } from "../../../src/transfer/http-upload.ts";
 import { bundled } from "../bundled.ts";
+import { compileCache } from "../compile-cache.ts";
 import { waitFor } from "../wait-for.ts";
 import type { TransferDeps } from "../../../src/transfer/deps.ts";
 
@@ -186,7 +187,7 @@ export function startTransfer(
   const program = [process.execPath, "--disable-warning=ExperimentalWarning", bundled(PROGRAM), "transfer"];
   const { PATH = "" } = process.env;
   const child = spawn("sh", ["-c", shell, "sh", ...program], {
-    env: { PATH, ...env },
+    env: { PATH, ...compileCache(), ...env },
     stdio: ["pipe", "pipe", "inherit"],
   });
   onTestFinished(() => void child.kill("SIGKILL"));
