@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { freshStore } from "../../support/control-plane/test-store.ts";
 import type { EventRecord } from "../../../src/controller/events/records.ts";
+import { HISTORY_ROWS } from "../../../src/controller/events/store.ts";
 
 function event(uid: string, change: Partial<EventRecord> = {}): EventRecord {
   return {
@@ -114,8 +115,11 @@ test("what nodes send pushes out nothing that the control plane wrote", async ()
       );
     }
   };
-  // More than all records together may be, though never at once: each time the share is trimmed.
-  for (let round = 0; round < 9; round += 1) {
+  // By their numbers more than all records together may be, though never at once: each time the share is trimmed.
+  for (const round of [0, 1]) {
+    for (const table of ["events", "audits"]) {
+      await store.query(`UPDATE ${table} SET seq = seq + ${HISTORY_ROWS} WHERE origin = 'node'`);
+    }
     await send(round, 25_000);
     await store.events.trim("n2", 25_000);
     await store.audits.trim("n2", 25_000);
