@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
-import { TrieRouter } from "hono/router/trie-router";
 import { InputError, toError } from "../../errors.ts";
 import type { RequestScope, Source } from "./sources.ts";
 import { compressed } from "./compressed.ts";
@@ -39,8 +38,7 @@ export interface ApiEnv {
 
 /** Builds the management API as a Hono application. */
 export function createApi(deps: ApiDeps): Hono<ApiEnv> {
-  // Hono's other router does not support that several paths match.
-  const app = new Hono<ApiEnv>({ router: new TrieRouter() });
+  const app = new Hono<ApiEnv>();
   const { routes } = deps;
   for (const route of routes) {
     const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
