@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
-import { EXEC_LIMITS, partFields, recordFields, type PartName } from "../../protocol/sections/exec/fields.ts";
+import { EXEC_LIMITS, partFields, type PartName } from "../../protocol/sections/exec/fields.ts";
 import { ExecReader, isUnset, partName, partsOf } from "../../protocol/sections/exec/reader.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { execOf } from "../../protocol/sections/exec/read.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
+import { withoutUnset } from "../config/unset.ts";
 
 /** The `exec` section of a node, or an empty one. */
 export type ExecBody = JsonObject;
@@ -52,17 +53,23 @@ export function partsBody(container: JsonObject): JsonObject {
   return Object.fromEntries([...partsOf(container)].map(([name, { value }]) => [name, value]));
 }
 
-/** Normalizes a record from a client: parts beside the fields, without unset or read-only fields. */
+/** Returns a record from a client with its parts beside the fields, without parts that are not set, read-only fields and an empty id. */
 export function tidyRecord(raw: unknown): unknown {
   if (!isObject(raw)) return raw;
-  const isSet = ([key, value]: readonly [string, unknown]): boolean =>
-    !READ_ONLY.has(key) &&
-    !(Object.hasOwn(recordFields, key) && (value === null || (value === "" && key !== "description")));
-  return { ...Object.fromEntries(Object.entries(recordOf(raw)).filter(isSet)), ...setParts(raw) };
+  const isKept = ([key, value]: readonly [string, unknown]): boolean =>
+    !READ_ONLY.has(key) && !(key === "id" && (value === null || value === ""));
+  return { ...Object.fromEntries(Object.entries(recordOf(raw)).filter(isKept)), ...setParts(raw) };
 }
 
-/** Normalizes the parts from a client, without unset or derived values. */
+/** Returns the parts from a client, without those that are not set and derived values. */
 export const tidyParts = (raw: unknown): unknown => (isObject(raw) ? setParts(raw) : raw);
+
+/** Returns a container as nodes read it: without fields that are null or empty, except values of variables, which may be empty. */
+export function setFields(container: unknown): unknown {
+  if (!isObject(container)) return container;
+  const { variables, ...rest } = container;
+  return Object.assign({}, withoutUnset(rest), variables === undefined ? {} : { variables });
+}
 
 function setParts(raw: JsonObject): JsonObject {
   const parts = [...partsOf(raw)].filter(([, { value }]) => !isUnset(value));

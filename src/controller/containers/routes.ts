@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { partFields, recordFields, VolumeItem, type PartName } from "../../protocol/sections/exec/fields.ts";
-import { MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
+import { isObject, MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
 import { ItemId } from "../../protocol/sections/common/section.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
@@ -16,6 +16,7 @@ import {
   partsBody,
   recordOf,
   auditNote,
+  setFields,
   shownMounts,
   tidyParts,
   tidyRecord,
@@ -69,6 +70,7 @@ const parts: Readonly<Partial<Record<PartName, unknown>>> = {
   variables: [{ name: "MODE", value: "production" }],
 };
 const ContainerBody = z.looseObject({ id: ItemId.optional(), ...recordFields, ...partFields }, object);
+const IdIn = ContainerBody.pick({ id: true });
 const DescribedContainer = ContainerBody.meta({ id: "ContainerBody", examples: [record] });
 const PublicContainer = z
   .looseObject({
@@ -80,6 +82,17 @@ const PublicContainer = z
   })
   .meta({ id: "Container", examples: [{ version: 1, ...record, nodeUid: NODE, namespace: "exec" }] });
 const ContainerConfig = z.object(partFields, object).meta({ id: "ContainerConfig", examples: [parts] });
+
+/** Checks a tidy body without the fields that are not set, which are stored as they are written. */
+function asWritten(schema: z.ZodType, tidy: (raw: unknown) => unknown): z.ZodType<JsonObject> {
+  return z.unknown().transform((raw, context): JsonObject => {
+    const body = tidy(raw);
+    const parsed = schema.safeParse(setFields(body));
+    if (parsed.success && isObject(body)) return body;
+    for (const issue of parsed.error?.issues ?? []) context.addIssue({ ...issue });
+    return z.NEVER;
+  });
+}
 
 export interface ExecRouteDeps {
   readonly nodes: NodeService;
@@ -137,14 +150,14 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: NodeParams,
-      body: { schema: z.preprocess(tidyRecord, ContainerBody), described: DescribedContainer, limits: bodyLimits },
+      body: { schema: asWritten(ContainerBody, tidyRecord), described: DescribedContainer, limits: bodyLimits },
       answers: {
         200: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
         ...answers,
         ...badBody,
       },
       handle: async ({ params: { nodeID }, body, caller }) => {
-        const id = body.id ?? randomUUID();
+        const { id = randomUUID() } = IdIn.parse(body);
         const record = await put(deps, nodeID, id, caller, "added", (stored) => {
           if (!hasRoom(stored, "commands"))
             throw new Violations(["body: cannot add a container: the limit per node is reached"]);
@@ -175,12 +188,13 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      body: { schema: z.preprocess(tidyRecord, ContainerBody), described: DescribedContainer, limits: bodyLimits },
+      body: { schema: asWritten(ContainerBody, tidyRecord), described: DescribedContainer, limits: bodyLimits },
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody },
       handle: async ({ params: { nodeID, containerID }, body, caller }) => {
         const record = await put(deps, nodeID, containerID, caller, "changed", (stored) => {
           const before = found(stored, containerID);
-          if (body.id !== undefined && body.id.toLowerCase() !== containerID.toLowerCase()) {
+          const { id = containerID } = IdIn.parse(body);
+          if (id.toLowerCase() !== containerID.toLowerCase()) {
             throw new Violations([`id: must be ${containerID}, or absent`]);
           }
           return { ...partsBody(before), ...body, id: before["id"] };
@@ -214,7 +228,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      body: { schema: z.preprocess(tidyParts, ContainerConfig), described: ContainerConfig, limits: bodyLimits },
+      body: { schema: asWritten(ContainerConfig, tidyParts), described: ContainerConfig, limits: bodyLimits },
       answers: {
         200: { description: "Its configuration", schema: ContainerConfig },
         ...answers,

@@ -145,7 +145,7 @@ function readContainer(reader: ExecReader, at: RawItem, claims: Claims): Contain
   const { enabled, execType } = fields;
   const tidy = tidied(fields, { numeric: NUMERIC });
   if (typeof execType === "string") tidy["execType"] = TYPES.get(execType.trim().toLowerCase()) ?? execType;
-  if (isPresent(enabled) && typeof enabled !== "boolean") {
+  if (isPresent(enabled) && enabled !== "" && typeof enabled !== "boolean") {
     reader.reject("E_ENUM", at, "enabled", "must be true or false; taken as false");
     tidy["enabled"] = false;
   }

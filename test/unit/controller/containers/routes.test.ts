@@ -82,7 +82,31 @@ describe("containers", () => {
 
   it("get an id when the client made none", async () => {
     const { id: _none, ...rest } = RECORD;
-    expect(z.object({ id: z.uuid() }).parse((await create(rest)).json).id).not.toBe(A);
+    for (const [at, id] of [undefined, null, ""].entries())
+      expect(z.object({ id: z.uuid() }).parse((await create({ ...rest, name: `c${at}`, id })).json).id).not.toBe(A);
+  });
+
+  it.each(["", null])("come back letter for letter with fields that are not set, as %j", async (unset) => {
+    const fields =
+      "description enabled command hostname user privileged useInit stopTime requireConnectivity saveOutput schedule dns ip";
+    const record = { ...RECORD, ...Object.fromEntries(fields.split(" ").map((name) => [name, unset])) };
+    const shown = { ...record, version: 0, nodeUid: uid, namespace: "exec" };
+    expect((await create(record)).json).toEqual(shown);
+    expect(await get(`container/${A}`)).toEqual(shown);
+    const replaced = await put(`container/${A}`, { ...record, later: unset, id: unset });
+    expect(replaced.json).toEqual({ ...shown, later: unset, version: 1 });
+    const parts = {
+      capabilities: { addCaps: unset, dropCaps: ["MKNOD"] },
+      healthCheck: { command: "true", interval: unset },
+      mounts: [{ uid: unset, mountType: "bind", source: "/srv", dest: "/data" }],
+      variables: [],
+    };
+    expect((await put(`container/${A}/config`, { ...parts, vrf: unset })).json).toEqual(parts);
+    expect(await get(`container/${A}/healthcheck`)).toEqual(parts.healthCheck);
+    const { config, rejected, notices } = readExec(await stored());
+    expect([rejected, notices]).toEqual([[], []]);
+    expect(config.containers).toMatchObject([{ enabled: true, stopTimeSeconds: 30 }]);
+    expect((await create({ ...OTHER, image: unset })).json).toEqual(["image: is required"]);
   });
 
   it("keep their parts when the record is replaced, and the record when the parts are", async () => {
@@ -256,7 +280,7 @@ describe("the parts of a container", () => {
         "limits.limits.0.soft: must be a whole number, -1..9007199254740991",
         "mounts.0.dest: must not be the root",
         "mounts.0.source: must be an absolute path, without .. and control characters",
-        "portMappings.0.protocol: must be one of tcp, udp",
+        "portMappings.0.protocol: is required",
         "portMappings.0.hostPort: must be a whole number, 1..65535",
         "portMappings.0.containerPort: must be a whole number, 1..65535",
         "variables.0.name: must be 1..256 characters, without = and control characters",

@@ -69,6 +69,7 @@ describe("a stored connector", () => {
     ["every address", { nic: "eth0", localIp: "0.0.0.0" }, { listen: { at: "any" } }],
     ["a literal target", { service: "10.9.0.15:514" }, { target: { host: "10.9.0.15", port: 514 } }],
     ["a trickle", { maxmbps: 1e-9 }, { bitsPerSecond: 1 }],
+    ["a rate with decimals", { maxmbps: 2.5 }, { bitsPerSecond: 2_500_000 }],
     ["udp", { protocol: "udp" }, { transport: "udp", maxFlows: 1024, idleTimeoutMs: 60_000 }],
     ["rdp", { protocol: "rdp" }, { transport: "tcp" }],
     ["ftp", { protocol: "ftp" }, { transport: "tcp", protocol: "ftp" }],
