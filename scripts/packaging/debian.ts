@@ -96,12 +96,15 @@ export function controlArchive(
   return tarOf(files, "./", time);
 }
 
-/** A Debian package of its two compressed archives (deb(5)). */
-export function debOf(control: Buffer, data: Buffer, time: number): Buffer {
+/** A Debian package of its two archives (deb(5)); the suffix of their names stands for their compression. */
+export function debOf(
+  { control, data, suffix }: { readonly control: Buffer; readonly data: Buffer; readonly suffix: ".tar" | ".tar.xz" },
+  time: number,
+): Buffer {
   const members = [
     { name: "debian-binary", data: Buffer.from("2.0\n") },
-    { name: "control.tar.xz", data: control },
-    { name: "data.tar.xz", data },
+    { name: `control${suffix}`, data: control },
+    { name: `data${suffix}`, data },
   ];
   return arOf(members, time);
 }

@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { z } from "zod";
 import { Architecture, PackageVersion, ReleaseClaims } from "../../src/protocol/documents/release.ts";
+import type { Level } from "./pack.ts";
 
 /** Options of `scripts/package`. */
 export interface Options {
@@ -15,8 +16,7 @@ export interface Options {
   readonly expiresDays: number;
   readonly minVersion: string;
   readonly systemd: string;
-  /** Compression level of xz. */
-  readonly level: number;
+  readonly level: Level;
 }
 
 const Given = z.object({
@@ -29,7 +29,7 @@ const Given = z.object({
   expires: z.coerce.number().int().min(1).max(3650).default(365),
   "min-version": PackageVersion.default("0.1.00000000-0000"),
   systemd: z.string().min(1).default("systemd"),
-  level: z.coerce.number().int().min(0).max(9).default(6),
+  level: z.union([z.literal("none"), z.coerce.number().int().min(0).max(9)]).default(6),
 });
 
 const text = { type: "string" } as const;

@@ -7,6 +7,9 @@ import { controlArchive, debOf } from "./debian.ts";
 import { packageEntries, tarballEntries, type SystemFiles, type VersionFiles } from "./layout.ts";
 import type { MadePackages } from "./release.ts";
 
+/** Compression level of xz, or no compression. */
+export type Level = number | "none";
+
 /** Content and settings of an architecture's packages. */
 export interface Packing {
   readonly architecture: Architecture;
@@ -16,13 +19,13 @@ export interface Packing {
   readonly scripts: ReadonlyMap<string, Buffer>;
   /** Modification time of every file, in Unix seconds. */
   readonly time: number;
-  /** Compression level of xz. */
-  readonly level: number;
+  readonly level: Level;
 }
 
 /** Makes the Debian package and the tarball: of the same files the same bytes. */
 export async function packed({ architecture, version, system, scripts, time, level }: Packing): Promise<MadePackages> {
   const entries = packageEntries(version, system);
+  const suffix = level === "none" ? ".tar" : ".tar.xz";
   const plain = tarballEntries(version, system, scripts);
   const [data, control, tar] = await Promise.all([
     compressed(tarOf(entries, "./", time), level),
@@ -33,11 +36,11 @@ export async function packed({ architecture, version, system, scripts, time, lev
     architecture,
     deb: {
       name: `holdfast_${version.version}_${architecture}.deb`,
-      data: debOf(control, data, time),
+      data: debOf({ control, data, suffix }, time),
       unpackedSize: contentSize(entries),
     },
     tarball: {
-      name: `holdfast-${version.version}-linux-${architecture}.tar.xz`,
+      name: `holdfast-${version.version}-linux-${architecture}${suffix}`,
       data: tar,
       unpackedSize: contentSize(plain),
     },
@@ -45,7 +48,8 @@ export async function packed({ architecture, version, system, scripts, time, lev
 }
 
 /** One thread: with several, what comes out depends on how many there are. */
-async function compressed(data: Buffer, level: number): Promise<Buffer> {
+async function compressed(data: Buffer, level: Level): Promise<Buffer> {
+  if (level === "none") return data;
   const xz = spawn("xz", [`-${level}`, "-T1", "--format=xz", "--check=crc64", "-c"], {
     stdio: ["pipe", "pipe", "inherit"],
     // Its defaults may be set there.

@@ -168,6 +168,11 @@ describe("options", () => {
     expect(optionsFrom([])).toMatchObject({ architectures: ["amd64", "arm64"], out: "dist/release", level: 6 });
     expect(optionsFrom(["--sign", "a", "--sign", "b"]).sign).toEqual(["a", "b"]);
   });
+
+  it("may ask for no compression", () => {
+    expect(optionsFrom(["--level", "none"]).level).toBe("none");
+    expect(optionsFrom(["--level", "9"]).level).toBe(9);
+  });
 });
 
 it("an archive of the registry must match the lockfile", () => {
