@@ -12,7 +12,7 @@ const missing = missingForMachines();
 describe.skipIf(missing !== undefined)(
   `an installed node with a broken upgrade, and a newer package${missing === undefined ? "" : ` (${missing})`}`,
   () => {
-    const node = installedNode({ isCompared: true });
+    const node = installedNode();
     let stage: InstalledStage;
     let base: Release;
     let releases: Releases;
@@ -22,10 +22,11 @@ describe.skipIf(missing !== undefined)(
       const running = (await stage.status()).build;
       // It passes its own test, since only the agent is broken.
       const breaks = 'if (process.argv[2] === "agent") process.exit(3);';
-      const broken = await releases.upgrade(BASE, "20260301-000000.bad", (text) => text.replace("\n", `\n${breaks}\n`));
+      const change = (text: string): string => text.replace("\n", `\n${breaks}\n`);
+      const broken = await releases.upgrade(BASE, "20260301-000000.bad", { change, isLight: true });
       releases.offer(broken, stage.releasesDir);
       const asked = await stage.askForUpgrade();
-      await stage.untilUpgrading(asked, "fetching", "verifying", "unpacking");
+      await stage.untilUpgrading(asked, "fetching", "verifying", "unpacking", "testing");
       await stage.machine.powerCut();
       await stage.machine.boot();
       expect((await stage.untilOnline()).build).toBe(running);

@@ -10,7 +10,7 @@ const missing = missingForMachines();
 describe.skipIf(missing !== undefined)(
   `a machine without the package${missing === undefined ? "" : ` (${missing})`}`,
   () => {
-    const node = installedNode({ isInstalled: false, isCompared: true });
+    const node = installedNode({ isInstalled: false });
 
     test("the guide's commands install, upgrade and remove", async () => {
       const { stage, base, good, before } = node;

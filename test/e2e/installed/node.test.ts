@@ -97,9 +97,10 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     await machine.sh("rm -r /run/holdfast /run/holdfast-overlay");
     await stage.untilRestarted(agent);
     await waitFor("the agent has the overlay", async () => {
-      const seen = (await stage.doctor()).find(({ family, name }) => family === "overlay" && name === "connectors");
-      return seen?.code === "ok" && (await stage.overlayPid()) === overlay;
+      return (await stage.isListening()) && (await stage.overlayPid()) === overlay;
     });
+    const checks = await stage.doctor();
+    expect(checks.find(({ family, name }) => family === "overlay" && name === "connectors")?.code).toBe("ok");
     await flow.continues();
     flow.end();
     expect(await machine.sh("stat -c '%a %U:%G' /run/holdfast /run/holdfast-overlay")).toBe(

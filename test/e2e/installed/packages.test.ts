@@ -5,6 +5,7 @@ import { copyFileSync, cpSync, mkdirSync, readFileSync, writeFileSync } from "no
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { MAX_PACKAGE_BYTES } from "../../../scripts/packaging/release.ts";
 import type { ReleaseClaims } from "../../../src/protocol/documents/release.ts";
 import { BASE, sharedReleases } from "../../support/installed-node.ts";
 import { machineCopy, type MachineCopy } from "../../support/machine/machine-copy.ts";
@@ -286,7 +287,7 @@ it.each([
   expect(() => execFileSync("sh", ["scripts/install.sh", ...args.split(" ")], { stdio: "pipe" })).toThrow(message);
 });
 
-it("a real build runs on a machine without Node", async () => {
+it("a real build runs on a machine without Node, and is small enough for a release once compressed", async () => {
   const folder = memoryDir();
   const given = join(await sharedReleases(), BASE);
   execFileSync("sha256sum", ["-c", "--quiet", "SHA256SUMS"], { cwd: given });
@@ -299,4 +300,7 @@ it("a real build runs on a machine without Node", async () => {
     (await machine.run("grep -c '^holdfast\\|_holdfast' /usr/share/bash-completion/completions/holdfast")).status,
   ).toBe(0);
   expect((await machine.run("dpkg --verify holdfast")).output).toBe("");
+  const tarball = join(given, `holdfast-0.1.20260101-0000-linux-${ARCHITECTURE}.tar`);
+  const size = execFileSync("sh", ["-c", `xz -0 -T1 -c '${tarball}' | wc -c`], { encoding: "utf8" });
+  expect(Number(size)).toBeLessThanOrEqual(MAX_PACKAGE_BYTES);
 }, 400_000);

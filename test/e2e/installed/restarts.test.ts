@@ -8,7 +8,12 @@ import { TESTS_ALL } from "../../support/sample.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** More than systemd takes for too many by default, so that its limit would show. */
-const KILLS = TESTS_ALL ? 20 : 8;
+const KILLS = TESTS_ALL ? 20 : 6;
+
+/** Requests the agent's status, once for each number of a range that follows, until one fails. */
+const STATUS = "curl -s --fail-early --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
+/** Clients that the agent serves at the same time, without those that the test is itself. */
+const CLIENTS = 12;
 
 const missing = missingForMachines();
 
@@ -77,7 +82,7 @@ describe.skipIf(missing !== undefined)(
       await stage.machine.starve(pid);
       await waitFor("another agent", async () => {
         // Any action needs memory.
-        await stage.machine.run("timeout 2 holdfast status");
+        await stage.machine.run(`timeout 2 ${STATUS}`);
         return ![0, pid].includes(await stage.pidOf(AGENT));
       });
       expect(await stage.machine.journal(AGENT)).toMatch(/code=killed, status=9\/KILL/);
@@ -88,7 +93,12 @@ describe.skipIf(missing !== undefined)(
 
     test("a stop under load ends in order and in time, and the flows continue", async () => {
       const flow = await stage.flow();
-      const load = stage.machine.run("for i in $(seq 40); do timeout 5 holdfast status --json & done; wait");
+      const asking = `timeout 60 ${STATUS}#[1-100000]`;
+      const load = stage.machine.run(`for i in $(seq ${CLIENTS}); do ${asking} >/dev/null & done; wait`);
+      await waitFor("all of them are served", async () => {
+        const served = await stage.machine.run("ss -Hx state established src /run/holdfast/agent.sock | wc -l");
+        return Number(served.stdout) >= CLIENTS;
+      });
       await stage.machine.sh(`systemctl stop ${AGENT}`);
       expect(await stage.machine.property(AGENT, "Result")).toBe("success");
       await flow.continues();

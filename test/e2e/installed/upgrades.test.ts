@@ -12,7 +12,7 @@ const missing = missingForMachines();
 describe.skipIf(missing !== undefined)(
   `an installed node that is upgraded${missing === undefined ? "" : ` (${missing})`}`,
   () => {
-    const node = installedNode({ isCompared: true });
+    const node = installedNode();
     let stage: InstalledStage;
     let good: Release;
     let releases: Releases;
@@ -63,7 +63,8 @@ describe.skipIf(missing !== undefined)(
     test("a version without a session is replaced by the old one, which has one, and no flow is lost", async () => {
       const proof = "holdfast-node-proof+jwt";
       const build = "20260215-000000.bad";
-      const bad = await releases.upgrade(BASE, build, (text) => replaced(text, proof, proof.replace("proof", "claim")));
+      const change = (text: string): string => replaced(text, proof, proof.replace("proof", "claim"));
+      const bad = await releases.upgrade(BASE, build, { change, isLight: true });
       releases.offer(bad, stage.releasesDir);
       const flow = await stage.flow();
       const overlay = await stage.overlayPid();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Holds what one machine of test/support/upgrades/appliance-machine.ts consists of while it is off: its disk, and the network that its link leads to.
 # Both lie in namespaces of this process. When standard input ends, since the test asks for it or has died, however, everything that runs
-# on the machine or beside it ends, and nothing is left. Environment: MACHINE_ROOT, the file system it starts from; MACHINE_MARK.
+# on the machine or beside it ends, and nothing is left. Environment: MACHINE_ROOT, the layers of the file system it starts from; MACHINE_MARK.
 set -u
 trap '' INT TERM HUP PIPE
 

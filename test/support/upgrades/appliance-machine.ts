@@ -66,19 +66,18 @@ export class ApplianceMachine {
     this.#mark = mark;
   }
 
-  /** Makes and starts the machine, which takes minutes the first time. */
-  static async make(): Promise<ApplianceMachine> {
+  /** Makes the machine, which is off; this takes minutes the first time. Its disk is new, or begins as the one kept at a path. */
+  static async make(disk?: string): Promise<ApplianceMachine> {
     const { stdout } = await promisify(execFile)(ROOT, { timeout: 600_000 });
     const mark = `hf-machine-${randomBytes(4).toString("hex")}`;
-    const env = { ...process.env, MACHINE_ROOT: stdout.trim(), MACHINE_MARK: mark };
+    const root = [...(disk === undefined ? [] : [disk]), stdout.trim()].join(":");
+    const env = { ...process.env, MACHINE_ROOT: root, MACHINE_MARK: mark };
     const args = ["--mount", "--net", "--propagation", "private", "sh", SUPERVISOR];
     const supervisor = spawn("unshare", args, { env, stdio: ["pipe", "pipe", "inherit"], detached: true });
     const ended = once(supervisor, "exit").then(() => Promise.reject(new Error("no machine could be made")));
     await Promise.race([once(supervisor.stdout ?? supervisor, "data"), ended]);
     ended.catch(() => undefined);
-    const machine = new ApplianceMachine(supervisor, mark);
-    await machine.boot();
-    return machine;
+    return new ApplianceMachine(supervisor, mark);
   }
 
   /** A command prefix that runs at the other end of the machine's link, on the test's own files; it ends with the machine. */
@@ -186,6 +185,14 @@ export class ApplianceMachine {
     for (const one of [this.#leader, pid]) if (one !== undefined) endProcess(one);
     await gone;
     this.#leader = undefined;
+  }
+
+  /** Stops everything in order, and keeps the disk at a path, from which other machines can be made. */
+  async keepDisk(at: string): Promise<void> {
+    const spawned = this.#spawned;
+    await this.run("systemctl poweroff");
+    await this.#whileOn("the machine is off", () => spawned?.exitCode !== null);
+    await promisify(execFile)("cp", ["-a", `/proc/${this.#supervisor.pid}/root/run/machine/upper`, at]);
   }
 
   /** Copies a file or directory of the test to a path on the machine. */

@@ -1,9 +1,11 @@
-import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DoctorReport } from "../../../src/cli/doctor/result.ts";
 import { Status } from "../../../src/protocol/local/answers.ts";
+import { ConnectorsReport } from "../../../src/protocol/local/overlay.ts";
 import { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import { ApplianceMachine, MACHINE_ADDRESS, OUTSIDE_ADDRESS, type Ran } from "./appliance-machine.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
@@ -26,6 +28,7 @@ export class InstalledStage {
   /** Directory of the test's own files, removed with the stage. */
   readonly dir: string;
   readonly #data: string;
+  #controller: ChildProcess | undefined;
   #uid: string | undefined;
 
   private constructor(machine: ApplianceMachine, dir: string) {
@@ -34,11 +37,33 @@ export class InstalledStage {
     this.#data = join(dir, "controller");
   }
 
-  static async make(): Promise<InstalledStage> {
-    const machine = await ApplianceMachine.make();
+  /** Makes one with an empty machine, or as one was kept in a directory. */
+  static async make(kept?: string): Promise<InstalledStage> {
+    const machine = await ApplianceMachine.make(kept === undefined ? undefined : join(kept, "disk"));
     const stage = new InstalledStage(machine, mkdtempSync(join(tmpdir(), "hf-installed-")));
-    await Promise.all([stage.#startController(), startEcho(machine.outside, ECHO_PORT)]);
+    if (kept !== undefined) {
+      cpSync(join(kept, "controller"), stage.#data, { recursive: true, preserveTimestamps: true });
+      stage.#uid = readFileSync(join(kept, "uid"), "utf8");
+    }
+    await Promise.all([stage.#startController(), startEcho(machine.outside, ECHO_PORT), machine.boot()]);
+    if (kept !== undefined) {
+      await stage.untilOnline();
+      await waitFor("the connector listens", () => stage.isListening());
+      await stage.#untilNetwork();
+    }
     return stage;
+  }
+
+  /** Stops everything in order, and keeps the machine's disk, the controller's data and the node's id in a directory. */
+  async keep(dir: string): Promise<void> {
+    await this.machine.keepDisk(join(dir, "disk"));
+    if (this.#controller !== undefined) {
+      const ended = once(this.#controller, "exit");
+      this.#controller.kill();
+      await ended;
+    }
+    cpSync(this.#data, join(dir, "controller"), { recursive: true, preserveTimestamps: true });
+    writeFileSync(join(dir, "uid"), this.uid);
   }
 
   /** Directory of the releases that the controller offers. */
@@ -94,9 +119,7 @@ export class InstalledStage {
       port: CONNECTOR_PORT,
     };
     await this.call("POST", `${config}/connectors`, connector);
-    await waitFor("the connector listens", async () =>
-      (await this.holdfast("connectors")).stdout.includes(`listening tcp ${MACHINE_ADDRESS}:${CONNECTOR_PORT}`),
-    );
+    await waitFor("the connector listens", () => this.isListening());
   }
 
   /** Adds an address, a route and a translation to the node's network, and further settings to its interface. */
@@ -106,10 +129,7 @@ export class InstalledStage {
       ...NETWORK,
       interfaces: NETWORK.interfaces.map((one) => ({ ...one, ...more })),
     });
-    await waitFor("the network is applied", async () => {
-      const { documents, sections } = await this.status();
-      return (documents.node?.version ?? 0) > before && sections["network"]?.state === "converged";
-    });
+    await this.#untilNetwork(before);
   }
 
   /** Applies another route on trial, until confirmed or reverted. */
@@ -182,8 +202,14 @@ export class InstalledStage {
 
   /** Returns the agent's status, requested directly: starting a verb takes ten times as long. */
   async status(): Promise<Status> {
-    const requested = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
-    return Status.parse(JSON.parse((await this.machine.run(requested)).stdout));
+    return Status.parse(await this.#answer("status"));
+  }
+
+  /** Reports whether the agent knows that its connector listens. */
+  async isListening(): Promise<boolean> {
+    return ConnectorsReport.parse(await this.#answer("connectors")).connectors.some(
+      ({ state }) => state === "listening",
+    );
   }
 
   async doctor(): Promise<DoctorReport["checks"]> {
@@ -242,6 +268,20 @@ export class InstalledStage {
     rmSync(this.dir, { recursive: true, force: true });
   }
 
+  /** Returns what the agent answers to a request. */
+  async #answer(path: string): Promise<unknown> {
+    const requested = `curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/${path}`;
+    return JSON.parse((await this.machine.run(requested)).stdout);
+  }
+
+  /** Waits until a later version of the node's document is applied to the network. */
+  async #untilNetwork(before = 0): Promise<void> {
+    await waitFor("the network is applied", async () => {
+      const { documents, sections } = await this.status();
+      return (documents.node?.version ?? 0) > before && sections["network"]?.state === "converged";
+    });
+  }
+
   async #startController(): Promise<void> {
     const log = join(this.dir, "controller.log");
     const out = openSync(log, "a");
@@ -250,6 +290,7 @@ export class InstalledStage {
     mkdirSync(this.releasesDir);
     const [file = "", ...rest] = [...this.machine.outside, process.execPath, ...FLAGS, BUNDLE, ...args];
     const child = spawn(file, rest, { stdio: ["ignore", out, out] });
+    this.#controller = child;
     await waitFor("the controller answers", async () => {
       if (child.exitCode !== null) return true;
       const answer = await this.machine.runOutside(`curl -skf https://${OUTSIDE_ADDRESS}:${CONTROLLER_PORT}/healthz`);

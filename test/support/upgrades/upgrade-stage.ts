@@ -2,13 +2,16 @@ import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
+import { z } from "zod";
 import type { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
-import { localAgent } from "../../../src/upgrade/local-agent.ts";
+import { packageVersion } from "../../../src/lib/build-info.ts";
+import { readLocal } from "../control-plane/exchange.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { tempDir } from "../temp-dir.ts";
 import { waitFor } from "../wait-for.ts";
 
 export const [OLD, NEW, NEWER] = ["0.1.20260101-0000", "0.1.20260202-0000", "0.1.20260303-0000"] as const;
+const BuildInfo = z.object({ version: z.string(), build: z.string() });
 export type Behaviour = "good" | "exits" | "exits well" | "hangs" | "never reaches" | "loses" | "dies later";
 
 /** Behavior of the built program: unchanged, or with invalid proofs. */
@@ -27,8 +30,8 @@ const LIMITS = {
   maxElapsedMs: 500,
   againMs: 1500,
   betterMs: 600_000,
-  everyMs: 60,
-  askEveryMs: 60,
+  everyMs: 150,
+  askEveryMs: 150,
   pendingMs: 800,
   backMs: 60_000,
   probationSeconds: 3600,
@@ -253,7 +256,8 @@ export class UpgradeStage {
 
   /** Returns the version of the answering agent. */
   async answers(): Promise<string | undefined> {
-    return (await localAgent(this.run).view(new AbortController().signal))?.version;
+    const status = await readLocal(this.run, "/v1/status").catch(() => undefined);
+    return status === undefined ? undefined : packageVersion(BuildInfo.parse(status));
   }
 
   /** Returns the number of polls of agents. */
