@@ -166,7 +166,7 @@ function node({ dir, port }: Stage): readonly Stop[] {
   return [
     { title: "the node about itself", command: `${HOLDFAST} status ${run}`, expect: /online/, isEventual: true },
     {
-      title: "its health; not everything is known in the first minute",
+      title: "its health",
       command: `${HOLDFAST} health ${run}`,
       expect: /control-plane/,
     },

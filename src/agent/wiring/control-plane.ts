@@ -203,6 +203,7 @@ export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncD
     });
     stack.defer(() => health.close());
     signals.health.set(health);
+    stack.defer(signals.connection.changed((connection) => connection !== undefined && health.sessionOpened()));
     accepted.apply();
     await applying.enforced(stopping);
     if (!stopping.aborted) session.start();

@@ -45,12 +45,14 @@ export interface HealthChecks {
   checkDns(): Promise<void>;
   checkRepository(): Promise<void>;
   checkSsh(): void;
+  /** Runs the checks that have not begun: with a session the links are up. */
+  sessionOpened(): void;
   close(): void;
 }
 
 const TRIES = 3;
 const BETWEEN_TRIES_MS = 10_000;
-/** Delay after the start, since links and leases come up after a boot. */
+/** Delay after the start without a session, since links and leases come up after a boot. */
 const FIRST_CHECK_MS = 60_000;
 const HOUR_MS = 3_600_000;
 /** A failed check is repeated sooner, so that its end is noticed soon. */
@@ -107,27 +109,32 @@ export function startHealthChecks(options: HealthCheckOptions): HealthChecks {
   checkSsh();
   return {
     results: () => results,
-    checkDns: () => dns(),
-    checkRepository: async () => repo?.(),
+    checkDns: () => dns.run(),
+    checkRepository: async () => repo?.run(),
     checkSsh,
+    sessionOpened() {
+      for (const check of [dns, repo]) if (check?.hasBegun() === false) void check.run();
+    },
     close: () => stop.abort(),
   };
 }
 
-/** Runs `check` a minute after the start and then periodically; the returned function runs it at once. */
+/** Runs `check` a minute after the start and then periodically; `run` runs it at once, or joins a running one. */
 function repeating(
   { clock, onError }: Pick<HealthCheckOptions, "clock" | "onError">,
   signal: AbortSignal,
   periodMs: number,
   check: () => Promise<boolean>,
-): () => Promise<void> {
+): { readonly run: () => Promise<void>; readonly hasBegun: () => boolean } {
   let running: Promise<void> | undefined;
+  let hasBegun = false;
   let cancel = (): void => {};
   const schedule = (ms: number): void => {
     cancel();
     if (!signal.aborted) cancel = clock.after(ms, () => void run());
   };
   const run = (): Promise<void> => {
+    hasBegun = true;
     running ??= check()
       .then(
         (isHealthy) => schedule(isHealthy ? periodMs : RECHECK_MS),
@@ -143,7 +150,7 @@ function repeating(
   };
   signal.addEventListener("abort", () => cancel(), { once: true });
   schedule(FIRST_CHECK_MS);
-  return run;
+  return { run, hasBegun: () => hasBegun };
 }
 
 async function patiently(

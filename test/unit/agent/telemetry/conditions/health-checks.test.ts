@@ -48,6 +48,21 @@ test("checks DNS a minute after the start and then hourly", async () => {
   expect(messages()).toEqual([]);
 });
 
+test("the first session checks DNS and the repository, later ones do not", async () => {
+  let asked = 0;
+  const repository = async () => {
+    asked += 1;
+    return "ok" as const;
+  };
+  const { clock, requested, health } = checks({ repository });
+  health.sessionOpened();
+  await clock.advance(0);
+  expect(health.results()).toMatchObject({ dns: { isHealthy: true }, repository: "ok" });
+  health.sessionOpened();
+  await clock.advance(HOUR - 1);
+  expect({ dns: requested.length, repository: asked }).toEqual({ dns: 1, repository: 1 });
+});
+
 test("a failure needs three tries, is raised once with each server's answer, and cleared at the first success", async () => {
   const { clock, answers, requested, events, health, messages } = checks();
   answers.set("192.0.2.1", "unreachable").set("192.0.2.2", "name-not-resolved");
