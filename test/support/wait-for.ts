@@ -1,6 +1,11 @@
-/** A probe that runs programs takes time from what it waits for: each pauses four times its own duration, at most this long. */
+/**
+ * A probe takes processor time from what it waits for, so there is a pause after each: four times its own duration, and at least a
+ * twentieth of the time waited so far, within these limits.
+ */
 const MAX_REST_MS = 1000;
 const MIN_REST_MS = 20;
+/** Limit of the pauses that grow with the time waited: states that last longer are seen. */
+const MAX_GROWN_REST_MS = 500;
 /** Only what never happens takes so long; a busy machine may take minutes for what usually takes a second. */
 const LIMIT_MS = 120_000;
 
@@ -10,7 +15,8 @@ export async function waitFor<T>(
   probe: () => T | Promise<T>,
   limitMs = LIMIT_MS,
 ): Promise<Exclude<T, undefined | false>> {
-  const end = performance.now() + limitMs;
+  const start = performance.now();
+  const end = start + limitMs;
   let last: unknown;
   while (performance.now() < end) {
     const begun = performance.now();
@@ -20,7 +26,8 @@ export async function waitFor<T>(
     } catch (error) {
       last = error;
     }
-    const rest = Math.min(Math.max(MIN_REST_MS, 4 * (performance.now() - begun)), MAX_REST_MS);
+    const grown = Math.min((begun - start) / 20, MAX_GROWN_REST_MS);
+    const rest = Math.min(Math.max(MIN_REST_MS, grown, 4 * (performance.now() - begun)), MAX_REST_MS);
     await new Promise((resolve) => setTimeout(resolve, rest));
   }
   throw new Error(`waited ${limitMs} ms in vain for: ${what}`, { cause: last });
