@@ -1,22 +1,13 @@
-// What the nodes of a lab say of themselves, read from outside their networks: their sockets are files.
-import { request } from "node:http";
-import { join } from "node:path";
-import { json } from "node:stream/consumers";
+// What the nodes of a lab report of themselves.
 import { GatewaysReport } from "../../src/protocol/local/mesh.ts";
 import type { Lab } from "./lab.ts";
 import { placesOf } from "./programs.ts";
 import { until } from "./shell.ts";
+import { readLocal } from "../../test/support/control-plane/exchange.ts";
 
-/** One read of a node's local API. */
+/** Returns the answer to a read request of a node's local API. */
 export function askAgent(lab: Lab, node: string, path: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const socketPath = join(placesOf(lab.dir, node).run, "agent.sock");
-    request({ socketPath, path, agent: false }, (response) => {
-      json(response).then(resolve, reject);
-    })
-      .once("error", reject)
-      .end();
-  });
+  return readLocal(placesOf(lab.dir, node).run, path);
 }
 
 /** The paths of a node to its gateways, and which gateway carries, all by name. */

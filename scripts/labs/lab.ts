@@ -1,5 +1,5 @@
 // A lab that can be used: its hosts, its programs, its controller's API.
-import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { callApi, originOf } from "./api.ts";
 import {
@@ -18,6 +18,8 @@ import { ownFiles } from "./own-files.ts";
 import { endProgram, HOLDFAST, pidOf, placesOf, startAside, type ProgramName } from "./programs.ts";
 import { LabError, runAside, until } from "./shell.ts";
 import { newState, readState, writeState, type LabState } from "./state.ts";
+import { changeLocal } from "../../test/support/control-plane/exchange.ts";
+import { NodeIdentity } from "../../src/protocol/documents/claims.ts";
 import { endUnitsBelow } from "../../test/support/machine/real-units.ts";
 
 export class Lab {
@@ -193,10 +195,11 @@ export class Lab {
   async addNode(name: string): Promise<void> {
     const { own } = placesOf(this.dir, name);
     mkdirSync(own, { recursive: true, mode: 0o700 });
-    const license = join(own, "license");
-    writeFileSync(license, String(await this.call("GET", `/node/license?name=${name}&type=Node`)), { mode: 0o600 });
+    const license = String(await this.call("GET", `/node/license?name=${name}&type=Node`));
     await this.startAgent(name);
-    const { node } = JSON.parse(await this.holdfast(name, "register", license, "--json")) as { node: { uid: string } };
-    this.change({ uids: { ...this.state.uids, [name]: node.uid } });
+    const { status, body } = await changeLocal(placesOf(this.dir, name).run, "/v1/register", { license });
+    if (status !== 200) throw new LabError(`cannot register ${name}: ${status} ${JSON.stringify(body)}`);
+    const { uid } = NodeIdentity.parse(body);
+    this.change({ uids: { ...this.state.uids, [name]: uid } });
   }
 }

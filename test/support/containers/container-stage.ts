@@ -1,15 +1,14 @@
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { WhyReport } from "../../../src/protocol/documents/reconcile.ts";
 import { startEngine, type EngineOptions, type TestEngine } from "./docker-engine.ts";
 import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../../src/host/engine/pull.ts";
 import { imageTar, UNTIL_STOPPED, type ImageOptions } from "./images.ts";
-import { exchange, readLocal, type Answer } from "../control-plane/exchange.ts";
+import { changeLocal, exchange, readLocal, type Answer } from "../control-plane/exchange.ts";
 import { hastened } from "../fake-time.ts";
 import { freePort } from "../free-port.ts";
 import { leadPorts } from "../overlay/led-ports.ts";
@@ -187,7 +186,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
       );
     };
     await startAgent();
-    const uid = await registered(call, dir, { stateDir, runDir });
+    const uid = await registered(call, runDir);
     await load(engine, { tag: `${LOCAL_IMAGE.repository}:${LOCAL_IMAGE.tag}`, command: UNTIL_STOPPED });
 
     const stage: ContainerStage = {
@@ -314,22 +313,11 @@ async function publish(
   return digest;
 }
 
-async function registered(
-  call: ContainerStage["call"],
-  dir: string,
-  { stateDir, runDir }: Pick<ContainerStage, "stateDir" | "runDir">,
-): Promise<string> {
-  const license = join(dir, "license");
+async function registered(call: ContainerStage["call"], runDir: string): Promise<string> {
   const { status, body } = await call("GET", "/node/license?name=edge&type=Node");
   if (status !== 200) throw new Error(`no license: ${status} ${JSON.stringify(body)}`);
-  writeFileSync(license, String(body), { mode: 0o600 });
-  const args = [BUNDLE, "register", license, "--state", stateDir, "--run", runDir];
-  const child = spawn(process.execPath, [...FLAGS, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  const [output, code] = await Promise.all([
-    text(child.stderr),
-    new Promise<number | null>((resolve) => child.once("exit", resolve)),
-  ]);
-  if (code !== 0) throw new Error(`register ended with ${code}: ${output}`);
+  const asked = await changeLocal(runDir, "/v1/register", { license: String(body) });
+  if (asked.status !== 200) throw new Error(`register: ${asked.status} ${JSON.stringify(asked.body)}`);
   return waitFor("the node is online", async () => {
     const nodes = (await call("GET", "/node")).body as { uid: string; online: boolean }[];
     return nodes.find(({ online }) => online)?.uid;
