@@ -1,7 +1,11 @@
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { once } from "node:events";
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { PassThrough } from "node:stream";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { askAgent } from "../../../scripts/labs/ask-agent.ts";
 import { heal } from "../../../scripts/labs/faults.ts";
@@ -11,6 +15,7 @@ import { layoutOf } from "../../../scripts/labs/layout.ts";
 import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
 import { bundled } from "../bundled.ts";
 import { waitFor } from "../wait-for.ts";
+import type { ClientNews, ClientOrder } from "./mesh-peer.ts";
 
 const PEER = join(import.meta.dirname, "mesh-peer.ts");
 /** Port of the echo server on each host that has one, over TCP and UDP. */
@@ -110,23 +115,51 @@ export function knock(lab: Lab, on: string, host: string, port: number, alpn: st
 
 /** Connects from a host, by default to itself; over UDP with `ask`. It ends with the test. */
 export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", role: "talk" | "ask" = "talk"): Talker {
-  const child = spawn("ip", [...onHost(lab, on), bundled(PEER), role, host, String(port)], {
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  onTestFinished(() => void child.kill("SIGKILL"));
+  const orders = new PassThrough();
+  const order = (given: ClientOrder): void => void orders.write(`${JSON.stringify(given)}\n`);
   let text = "";
-  let output = "";
-  child.stdout.setEncoding("latin1").on("data", (part: string) => (text += part));
-  child.stderr.setEncoding("utf8").on("data", (part: string) => (output += part));
-  child.stdin.on("error", () => undefined);
-  return {
-    send: (text) => void child.stdin.write(text),
-    end: () => void child.stdin.end(),
-    text: () => text,
-    isConnected: () => output.includes("connected"),
-    fate: () => /fate (\S+)/.exec(output)?.[1],
-    kill: () => void child.kill("SIGKILL"),
+  let isConnected = false;
+  let fate: string | undefined;
+  const takeNews = (control: Socket): void => {
+    orders.pipe(control).on("error", () => undefined);
+    const lines = createInterface({ input: control }).on("error", () => undefined);
+    lines.on("line", (line) => {
+      const news = JSON.parse(line) as ClientNews;
+      text += news.text ?? "";
+      isConnected ||= news.isConnected === true;
+      fate ??= news.fate;
+    });
+    orders.once("close", () => control.destroy());
+    if (orders.destroyed) control.destroy();
   };
+  clientsOf(lab, on).then(takeNews, (error: unknown) => (fate ??= String(error)));
+  order({ to: { role, host, port } });
+  onTestFinished(() => void orders.destroy());
+  return {
+    send: (text) => order({ send: text }),
+    end: () => order({ isEnd: true }),
+    text: () => text,
+    isConnected: () => isConnected,
+    fate: () => fate,
+    kill: () => void orders.destroy(),
+  };
+}
+
+/** Connects to the program that makes the clients of a host; the first starts it. It ends with the lab. */
+async function clientsOf(lab: Lab, on: string): Promise<Socket> {
+  const path = join(lab.dir, `${on}-clients.sock`);
+  const claim = `${path}.claim`;
+  if (!existsSync(claim)) {
+    writeFileSync(claim, "");
+    const log = openSync(`${path}.log`, "a");
+    spawn("ip", [...onHost(lab, on), bundled(PEER), "clients", path], { stdio: ["ignore", "ignore", log] });
+    closeSync(log);
+  }
+  return waitFor(`the clients of ${on}`, async () => {
+    const control = connect(path);
+    await once(control, "connect");
+    return control;
+  });
 }
 
 /** Sends a text and waits for its echo, after everything before it. */
