@@ -25,7 +25,7 @@ test("a machine that starts without its control plane has the last confirmed net
   machine.boot();
   expect(differences(confirmed, machine.state())).not.toEqual([]);
   await machine.start();
-  await waitFor("the confirmed network is applied", () => differences(confirmed, machine.state()).length === 0);
+  await waitFor("the confirmed network is applied", () => machine.differsFrom(confirmed).length === 0);
   expect((await machine.status()).session.state).not.toBe("online");
   await heal(machine.lab, "a");
   await machine.untilOnline();

@@ -53,5 +53,5 @@ async function promote(machine: EdgeMachine, fqdn: string): Promise<void> {
 }
 
 function holds(machine: EdgeMachine): boolean {
-  return machine.state().addresses.some((line) => line.includes(`local=${SHARED} `) && line.includes("ifname=eth1 "));
+  return machine.paths().addresses.some((line) => line.includes(`local=${SHARED} `) && line.includes("ifname=eth1 "));
 }

@@ -33,6 +33,6 @@ test("a control plane that restarts at the wrong moment does not make the node r
   );
   await machine.lab.restart("controller", "controller", "SIGKILL");
   await machine.untilSettled((documents.node?.version ?? 0) + 1);
-  expect(machine.state().addresses.join("\n")).toContain("192.168.1.30");
+  expect(machine.paths().addresses.join("\n")).toContain("192.168.1.30");
   expect((await machine.status()).documents.node?.refused).toBeUndefined();
 });

@@ -22,7 +22,7 @@ test("an interface changes from its address to DHCP and back, keeps its address 
   await machine.apply(STATIC);
   const own = (): readonly string[] =>
     machine
-      .state()
+      .paths()
       .addresses.flatMap((line) => (line.includes("ifname=eth1 ") ? (/ local=(\S+)/.exec(line)?.[1] ?? []) : []));
   const client = (): string =>
     UNDER_UNITS

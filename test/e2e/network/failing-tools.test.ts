@@ -75,17 +75,17 @@ test("an interface that disappears in the middle of a change affects nothing els
   const [machine, tools] = await withTools("vanishing");
   tools.interruptAfter("ip", 1, `${join("$d", "real", "ip")} link del eth1`);
   await machine.put(after);
-  await waitFor("it is removed", () => !machine.state().links.join("\n").includes("ifname=eth1"));
+  await waitFor("it is removed", () => !machine.paths().links.join("\n").includes("ifname=eth1"));
   tools.leave();
   await machine.untilOnline();
   expect(machine.reachesController()).toBe(true);
-  expect(machine.state().addresses.join("\n")).toContain("192.168.1.2");
+  expect(machine.paths().addresses.join("\n")).toContain("192.168.1.2");
   await waitFor("the node says what it lacks", async () => {
     const { network } = (await machine.status()).sections;
     return JSON.stringify(network).includes("eth1");
   });
   machine.plugLan();
   await waitFor("the interface has its addresses again", () =>
-    /ifname=eth1 .*local=10\.9\.0\.1 /.test(machine.state().addresses.join("\n")),
+    /ifname=eth1 .*local=10\.9\.0\.1 /.test(machine.paths().addresses.join("\n")),
   );
 });

@@ -97,7 +97,7 @@ async function newer(machine: EdgeMachine): Promise<void> {
   // Nothing arrives over this network, so the next version comes when the old one is back.
   await machine.put(lanSection({ ...WAN, mtu: 1400 }));
   await machine.untilSettled(begun.version + 1, 240_000);
-  expect(machine.state().links.join("\n")).toContain("mtu=1400");
+  expect(machine.paths().links.join("\n")).toContain("mtu=1400");
   expect(machine.reachesController(SURELY)).toBe(true);
 }
 

@@ -90,7 +90,7 @@ async function programs(machine: EdgeMachine): Promise<void> {
 
   const { documents } = await machine.status();
   await machine.put({ ...section, interfaces: [{ ...WAN, gateway: "192.168.1.9" }, section.interfaces[1]] });
-  await waitFor("the change is made", () => differences(applied, machine.state()).length > 0);
+  await waitFor("the change is made", () => machine.differsFrom(applied).length > 0);
   expect(lost(begun, machine.state())).toEqual([]);
   await machine.untilAs(applied, (WINDOW_SECONDS + 15) * 1000);
   const refused = (documents.node?.version ?? 0) + 1;
@@ -109,12 +109,12 @@ async function lease(machine: EdgeMachine): Promise<void> {
   const section = { interfaces: [WAN, { nic: "eth1", dhcp: true }] };
   await machine.own(section);
   const hasLease = (address: string) => (): boolean =>
-    machine.state().addresses.some((line) => line.includes("ifname=eth1") && line.includes(`local=${address} `));
+    machine.paths().addresses.some((line) => line.includes("ifname=eth1") && line.includes(`local=${address} `));
   await waitFor("there is a lease", hasLease("10.9.0.100"));
   const old = machine.state();
 
   await machine.put({ interfaces: [{ ...WAN, gateway: "192.168.1.9" }, section.interfaces[1]] });
-  await waitFor("the change is made", () => differences(old, machine.state()).length > 0);
+  await waitFor("the change is made", () => machine.differsFrom(old).length > 0);
   stop();
   await serveLeases(machine, "10.9.0.150");
   // After a cable was unplugged and plugged, every client requests again.

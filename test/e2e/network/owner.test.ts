@@ -37,5 +37,5 @@ test("of two nodes on one machine the second leaves the network alone, and takes
     "the second node owns the machine",
     async () => (await statusOf()).sections["network"]?.state === "converged",
   );
-  expect(a.state().addresses.join("\n")).toContain("10.66.0.1");
+  expect(a.paths().addresses.join("\n")).toContain("10.66.0.1");
 });

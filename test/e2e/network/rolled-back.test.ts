@@ -78,7 +78,7 @@ async function suffer({ machine: name, section, before, evidence }: Fault): Prom
   const { status, text } = await machine.put(section);
   if (status !== 200) throw new Error(`HTTP ${status}: ${text}`);
   const begun = performance.now();
-  await waitFor("the change is made", () => differences(good, machine.state()).length > 0);
+  await waitFor("the change is made", () => machine.differsFrom(good).length > 0);
   await machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
   const tookMs = performance.now() - begun;
   if (tookMs > (WINDOW_SECONDS + 10) * 1000) throw new Error(`taken back only after ${tookMs} ms`);

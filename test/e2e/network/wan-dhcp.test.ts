@@ -209,7 +209,7 @@ each(
 
 function addresses(machine: EdgeMachine): readonly string[] {
   return machine
-    .state()
+    .paths()
     .addresses.flatMap((line) => (line.includes("ifname=eth0 ") ? (/ local=(\S+)/.exec(line)?.[1] ?? []) : []));
 }
 

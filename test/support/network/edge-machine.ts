@@ -10,7 +10,7 @@ import { run } from "../../../scripts/labs/shell.ts";
 import { askAgent } from "../../../scripts/labs/ask-agent.ts";
 import { Status } from "../../../src/protocol/local/answers.ts";
 import { bundled } from "../bundled.ts";
-import { differences, machineState, type MachineState } from "./machine-state.ts";
+import { differences, machineState, pathState, type MachineState, type PathState } from "./machine-state.ts";
 import { endUnitsBelow } from "../machine/real-units.ts";
 import { waitFor } from "../wait-for.ts";
 
@@ -74,6 +74,17 @@ export class EdgeMachine {
     return machineState(this.within);
   }
 
+  /** Reads links, addresses, routes and rules alone, for polls. */
+  paths(): PathState {
+    return pathState(this.within);
+  }
+
+  /** Returns the differences from a former state; all of it is read only if links, addresses, routes and rules are the same. */
+  differsFrom(before: MachineState): readonly string[] {
+    const found = differences(before, this.paths());
+    return found.length > 0 ? found : differences(before, this.state());
+  }
+
   /** Waits until the network equals a former state, except what `isAside` accepts; fails with the differences. */
   async untilAs(
     before: MachineState,
@@ -81,8 +92,11 @@ export class EdgeMachine {
     isAside: (line: string) => boolean = () => false,
   ): Promise<void> {
     let left: readonly string[] = [];
+    const lasting = (after: PathState): readonly string[] =>
+      differences(before, after).filter((line) => !isAside(line));
     const isSame = (): boolean => {
-      left = differences(before, this.state()).filter((line) => !isAside(line));
+      left = lasting(this.paths());
+      if (left.length === 0) left = lasting(this.state());
       return left.length === 0;
     };
     await waitFor(`the network of ${this.name} is as it was`, isSame, limitMs).catch(() => {
@@ -148,7 +162,7 @@ export class EdgeMachine {
     this.#isBare = true;
     this.sh("ip address flush dev eth0");
     await waitFor(`${this.name} has set its WAN`, () => {
-      const { addresses, routes } = this.state();
+      const { addresses, routes } = this.paths();
       const isOurs = addresses.some((line) => line.includes("label=eth0:hf"));
       return isOurs && routes.some((line) => line.includes("dst=default") && line.includes("protocol=218"));
     });
