@@ -6,9 +6,9 @@ import { endUnitsBelow, UNDER_UNITS } from "./machine/real-units.ts";
 
 const MEMORY = "/dev/shm";
 
-/** Creates a directory for the running test, removed at its end. */
-export function tempDir(): string {
-  return madeIn(tmpdir());
+/** Creates a directory, removed at the end of the running test, or by `onFinished`. */
+export function tempDir(onFinished: (end: () => void) => void = onTestFinished): string {
+  return madeIn(tmpdir(), onFinished);
 }
 
 /** Creates one in memory if such a file system exists: for very many files, or for frequent syncs. */
@@ -22,9 +22,9 @@ export function dirOutsideDev(): string {
   return madeIn("/var/tmp");
 }
 
-function madeIn(parent: string): string {
+function madeIn(parent: string, onFinished: (end: () => void) => void = onTestFinished): string {
   const path = mkdtempSync(join(parent, "hf-"));
-  onTestFinished(() => {
+  onFinished(() => {
     endUnitsBelow(path);
     rmSync(path, { recursive: true, force: true });
   });

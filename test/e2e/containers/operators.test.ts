@@ -8,13 +8,13 @@ import { makeImage, UNTIL_STOPPED } from "../../support/containers/images.ts";
 import { privateNetwork } from "../../support/network/private-stage.ts";
 import {
   freePort,
-  holdfast,
   registerNode,
   startAgent,
   startController,
   type AgentProgram,
   type ControllerProgram,
 } from "../../support/machine/programs.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -73,7 +73,7 @@ const statusOf = async (name: string): Promise<unknown> => {
 };
 const untilStatus = (name: string, status: string) =>
   waitFor(`${name} is ${status}`, async () => (await statusOf(name)) === status);
-const cli = (...args: string[]) => holdfast([...args, "--run", agent.runDir]);
+const cli = (...args: string[]) => runVerb([...args, "--run", agent.runDir]);
 
 /** Start, stop and restart by name: a stop holds, and the status says so everywhere. */
 async function standsAndStops(): Promise<void> {

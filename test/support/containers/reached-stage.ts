@@ -1,4 +1,3 @@
-import { onTestFinished } from "vitest";
 import { join } from "node:path";
 import { startEngine, type TestEngine } from "./docker-engine.ts";
 import { makeImage } from "./images.ts";
@@ -6,13 +5,13 @@ import { plugNeighbour, type Neighbour } from "../network/network-neighbour.ts";
 import { privateNetwork } from "../network/private-stage.ts";
 import {
   freePort,
-  holdfast,
   registerNode,
   startAgent,
   startController,
   type AgentProgram,
   type ControllerProgram,
 } from "../machine/programs.ts";
+import { runVerb } from "../run-verb.ts";
 import { tempDir } from "../temp-dir.ts";
 import { waitFor } from "../wait-for.ts";
 
@@ -49,18 +48,18 @@ const SERVE = "mkdir -p /www; echo $NAME > /www/index.html; exec httpd -f -p 80 
 const ECHO =
   'const s = require("node:dgram").createSocket("udp4"); s.on("message", (m, r) => s.send(m, r.port, r.address)).bind(5300)';
 
-/** Starts the stage. Forwarded packets are dropped by default, as Docker configures it. */
-export async function containerStage(): Promise<ContainerStage> {
-  const dir = tempDir();
+/** Starts the stage; `onFinished` registers what ends it. Forwarded packets are dropped by default, as Docker configures it. */
+export async function containerStage(onFinished: (end: () => unknown) => void): Promise<ContainerStage> {
+  const dir = tempDir(onFinished);
   const port = await freePort();
-  const controller = await startController(dir, port);
-  const network = await privateNetwork(dir, port, "root");
-  const neighbour = await plugNeighbour(network);
+  const controller = await startController(dir, port, [], { onFinished });
+  const network = await privateNetwork(dir, port, "root", onFinished);
+  const neighbour = await plugNeighbour(network, onFinished);
   const engine = await startEngine({ network: { ofPid: Number(network.within[2]) } });
-  onTestFinished(() => engine.stop());
+  onFinished(() => engine.stop());
   neighbour.here(`iptables -P FORWARD DROP; mount -t tmpfs tmpfs /run && ln -s ${engine.socketPath} /run/docker.sock`);
   await makeImage(engine, { tag: "box:1" });
-  let agent = await startAgent(join(dir, "node"), { within: network.within });
+  let agent = await startAgent(join(dir, "node"), { within: network.within, onFinished });
   const uid = await registerNode(controller, agent, "edge");
   const base = `/v2/node/${uid}/exec/container`;
 
@@ -93,7 +92,7 @@ export async function containerStage(): Promise<ContainerStage> {
     },
     async restartAgent(signal) {
       await agent.end(signal);
-      agent = await startAgent(join(dir, "node"), { within: network.within });
+      agent = await startAgent(join(dir, "node"), { within: network.within, onFinished });
     },
     async add(name, more = {}) {
       const id = `00000000-0000-4000-8000-00000000000${names.size + 1}`;
@@ -137,7 +136,7 @@ export async function containerStage(): Promise<ContainerStage> {
       const line = `exec 3<>/dev/udp/${address}/${to}; echo hello >&3; timeout 0.5 head -n 1 <&3 || true`;
       return neighbour.there(`(${line}) 2>/dev/null`).trim();
     },
-    whyText: async () => (await holdfast(["why", "--run", agent.runDir])).stdout,
+    whyText: async () => (await runVerb(["why", "--run", agent.runDir])).stdout,
     engineIdOf: async (id) => (await inspect(id)).Id,
     pidOf: async (id) => (await inspect(id)).State?.Pid,
     addressOf: async (id) => Object.values((await inspect(id)).NetworkSettings?.Networks ?? {})[0]?.IPAddress,

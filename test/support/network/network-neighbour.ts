@@ -15,17 +15,20 @@ export interface Neighbour {
   readonly start: (side: "here" | "there", ...command: readonly string[]) => void;
 }
 
-/** Connects the link. */
-export async function plugNeighbour({ within }: PrivateNetwork): Promise<Neighbour> {
+/** Connects the link, until the test ends, or by `onFinished`. */
+export async function plugNeighbour(
+  { within }: PrivateNetwork,
+  onFinished: (end: () => void) => void = onTestFinished,
+): Promise<Neighbour> {
   const [enter = "", ...entering] = within;
   const holder = spawn(
     enter,
-    [...entering, "unshare", "-n", "sh", "-c", "ip link set lo up; echo up; exec sleep 600"],
+    [...entering, "unshare", "-n", "sh", "-c", "ip link set lo up; echo up; exec sleep 1800"],
     {
       stdio: ["ignore", "pipe", "inherit"],
     },
   );
-  onTestFinished(() => void holder.kill("SIGKILL"));
+  onFinished(() => void holder.kill("SIGKILL"));
   await once(holder.stdout, "data");
   const other = ["nsenter", "-t", String(holder.pid), "-n"];
   const run = ([file = "", ...args]: readonly string[], line: string): string =>

@@ -20,9 +20,14 @@ export interface PrivateNetwork {
 
 /**
  * Needs user and network namespaces, and root only if requested: some tools drop privileges that only root can, and /sys then shows the
- * links of this network. What it starts ends with the test.
+ * links of this network. What it starts ends with the test, or by `onFinished`.
  */
-export async function privateNetwork(dir: string, port: number, as: "user" | "root" = "user"): Promise<PrivateNetwork> {
+export async function privateNetwork(
+  dir: string,
+  port: number,
+  as: "user" | "root" = "user",
+  onFinished: (end: () => void) => void = onTestFinished,
+): Promise<PrivateNetwork> {
   const path = join(dir, "way-out.sock");
   const script = join(dir, "inside.mjs");
   const sockets = new Set<Socket>();
@@ -52,7 +57,7 @@ export async function privateNetwork(dir: string, port: number, as: "user" | "ro
   const holder = spawn("unshare", [as === "root" ? "-nm" : "-rn", "sh", "-c", inside, process.execPath, script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  onTestFinished(() => {
+  onFinished(() => {
     holder.kill("SIGKILL");
     outside.close();
     for (const socket of sockets) socket.destroy();
