@@ -4,17 +4,17 @@ import { GatewaysReport, PeersReport } from "../../../src/protocol/local/mesh.ts
 import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
 import {
   freePort,
-  holdfast,
   registerNode,
   startAgent,
   startController,
   type AgentProgram,
 } from "../../support/machine/programs.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 async function report<T>(agent: AgentProgram, verb: string, schema: { parse(value: unknown): T }): Promise<T> {
-  const { stdout } = await holdfast([verb, "--json", "--run", agent.runDir]);
+  const { stdout } = await runVerb([verb, "--json", "--run", agent.runDir]);
   return schema.parse(JSON.parse(stdout));
 }
 
@@ -23,10 +23,12 @@ test("a connector on one node reaches a service on another through a gateway, an
   const controller = await startController(dir, await freePort());
   onTestFinished(() => void controller.process.kill("SIGKILL"));
   const nodes = new Map<string, { agent: AgentProgram; uid: string }>();
-  for (const name of ["gw1", "alpha", "beta"]) {
-    const agent = await startAgent(join(dir, name));
-    nodes.set(name, { agent, uid: await registerNode(controller, agent, name) });
-  }
+  await Promise.all(
+    ["gw1", "alpha", "beta"].map(async (name) => {
+      const agent = await startAgent(join(dir, name));
+      nodes.set(name, { agent, uid: await registerNode(controller, agent, name) });
+    }),
+  );
   const node = (name: string) => {
     const found = nodes.get(name);
     if (found === undefined) throw new Error(`no node ${name}`);
@@ -79,13 +81,13 @@ test("a connector on one node reaches a service on another through a gateway, an
     "it is carried still",
     async () => (await report(again, "gateways", GatewaysReport)).carrier?.since === shown.carrier?.since,
   );
-  expect((await holdfast(["plan", "--run", alpha.runDir])).stdout).toBe("nothing to do\n");
+  expect((await runVerb(["plan", "--run", alpha.runDir])).stdout).toBe("nothing to do\n");
   held.socket.write(" after");
   await waitFor("an answer", () => held.text() === "before meanwhile after");
 
   await put("gw1", "gateway", { enabled: false });
   await waitFor("no way is left", async () => (await report(alpha, "gateways", GatewaysReport)).dataPlane === "none");
-  const { stdout } = await holdfast(["connectors", "--json", "--run", alpha.runDir]);
+  const { stdout } = await runVerb(["connectors", "--json", "--run", alpha.runDir]);
   expect(stdout).toContain("no-path");
 });
 

@@ -119,11 +119,8 @@ test("a changed gateway section reaches every affected node, without a restart o
       ...changes,
     });
   };
-  const hasPath = (node: string, gateway: string): Promise<boolean> =>
-    lab.holdfast(node, "gateways").then(
-      (text) => text.includes(`${gateway}.`),
-      (error: Error) => error.message.includes(`${gateway}.`),
-    );
+  const hasPath = async (node: string, to: string): Promise<boolean> =>
+    (await pathsOf(lab, node)).some(({ gateway }) => gateway === to);
 
   await gw1({ type: "private", clients: [{ name: "a", enabled: true }] });
   await waitFor("B knows of one gateway", async () => !(await hasPath("b", "gw1")));

@@ -9,7 +9,7 @@ import type { Lab } from "../../../scripts/labs/lab.ts";
 import { startAside } from "../../../scripts/labs/programs.ts";
 import { NetworkReport } from "../../../src/cli/netcheck/result.ts";
 import { aTftpd, aVsftpd } from "../../support/data-store/file-servers.ts";
-import { carrierOf, untilAllUp } from "../../support/overlay/mesh-paths.ts";
+import { carrierOf, untilAllUp, untilPath } from "../../support/overlay/mesh-paths.ts";
 import { ECHO_PORT, flowsOf, healAfter, meshStage } from "../../support/overlay/mesh-stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -168,9 +168,11 @@ test("netcheck passes, and names the lost gateway while ping continues through t
   const carrier = await carrierOf(lab, "a");
   cut(lab, carrier);
   const other = carrier === "gw1" ? "gw2" : "gw1";
+  await waitFor(`${other} carries`, async () => (await carrierOf(lab, "a")) === other);
   await waitFor("the other gateway answers for b", async () =>
     (await lab.holdfast("a", "ping", "-c", "1", "b").catch(() => "")).includes(`by ${other}.lab.example`),
   );
+  await untilPath(lab, "a", carrier, ({ state }) => state !== "up");
   await waitFor("the path is known to be down", async () => {
     const checked = await lab.holdfast("a", "netcheck", "--json").catch(String);
     const { checks } = NetworkReport.parse(JSON.parse(/\{.*\}/.exec(checked)?.[0] ?? "{}"));

@@ -42,7 +42,7 @@ test("a chain that drops forwarded packets is named, left alone, and no longer n
   await machine.own(SECTION);
   const passes = (): boolean =>
     machine.sh(`ping -c 1 -W 2 ${CONTROLLER} || true`, machine.lan).includes(" 0% packet loss");
-  const why = async (): Promise<string> => (await machine.holdfast("why")).stdout;
+  const why = async (): Promise<string> => (await machine.verb("why")).stdout;
   const untilPrinted = (what: string, holds: (printed: string) => boolean): Promise<boolean> =>
     waitFor(what, async () => holds(await why()));
   expect(passes()).toBe(true);
@@ -53,7 +53,7 @@ test("a chain that drops forwarded packets is named, left alone, and no longer n
   await untilPrinted("Docker's chain is named", (printed) =>
     /FORWARD of the table ip filter.*policy drop/.test(printed),
   );
-  expect((await machine.holdfast("why")).code).toBe(0);
+  expect((await machine.verb("why")).code).toBe(0);
   const isReported = async (): Promise<boolean> => JSON.stringify(await machine.reported()).includes("forward-dropped");
   await waitFor("it is reported", isReported);
   const kept = machine.sh("nft -s list table ip filter");

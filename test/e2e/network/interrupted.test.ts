@@ -86,7 +86,7 @@ async function rebooted(machine: EdgeMachine): Promise<void> {
   const begun = await inTheWindow(machine);
   await machine.cutPower();
   machine.boot();
-  const { code, stderr } = await machine.holdfast("guard", "restore");
+  const { code, stderr } = await machine.restore();
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   await machine.start();
   await isRefusedInTheEnd(machine, begun);

@@ -55,7 +55,7 @@ test("each translation counts its flows, for real packets, until it is reset", a
   expect(ping("192.168.1.1")).toContain("2 received");
   // Two packets of one flow are one hit; each translated destination has its source translated too.
   expect(await hits()).toEqual({ ...none, "nat-in": 2, "default:1": 1, "nat-few": 1, "nat-out": 5 });
-  expect((await machine.holdfast("nats", "nat-in")).stdout).toContain("192.168.1.0/24");
+  expect((await machine.verb("nats", "nat-in")).stdout).toContain("192.168.1.0/24");
 
   expect(await trigger({ action: "RESET", trackerID: "nat-in" })).toEqual({ reset: 1 });
   expect(await hits()).toEqual({ ...none, "default:1": 1, "nat-few": 1, "nat-out": 5 });

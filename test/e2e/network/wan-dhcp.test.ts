@@ -192,7 +192,7 @@ each(
     await waitFor("the lease is over", () => addresses(machine).length === 0, 180_000);
     expect(gateways(machine)).toEqual([]);
     const why = await waitFor("it reports it", async () => {
-      const { stdout } = await machine.holdfast("why");
+      const { stdout } = await machine.verb("why");
       return stdout.includes("no-lease") ? stdout : undefined;
     });
     expect(why).toContain("no DHCP server has answered on eth0");

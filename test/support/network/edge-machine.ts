@@ -12,6 +12,8 @@ import { Status } from "../../../src/protocol/local/answers.ts";
 import { bundled } from "../bundled.ts";
 import { differences, machineState, pathState, type MachineState, type PathState } from "./machine-state.ts";
 import { endUnitsBelow } from "../machine/real-units.ts";
+import type { Finished } from "../run-holdfast.ts";
+import { runVerb } from "../run-verb.ts";
 import { waitFor } from "../wait-for.ts";
 
 /** The shortest confirmation window of a change, in seconds. */
@@ -21,12 +23,6 @@ export const LAN_HOST = "10.9.0.2";
 
 const PORTAL = join(import.meta.dirname, "portal-program.ts");
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
-
-export interface Finished {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 /**
  * An edge of a lab as a machine: `eth0` is its WAN, configured by a distribution independent of us, and `eth1` a LAN with one other host,
@@ -114,11 +110,16 @@ export class EdgeMachine {
     return this.lab.ask("PUT", `/node/${this.uid}/config/network${query}`, section);
   }
 
-  /** Runs one of our verbs to its end. */
-  holdfast(...args: readonly string[]): Promise<Finished> {
+  /** Runs a verb of the command line against its agent. */
+  verb(...args: readonly string[]): Promise<Finished> {
+    return runVerb([...args, "--run", placesOf(this.lab.dir, this.name).run]);
+  }
+
+  /** Runs `holdfast guard restore` on it, as its boot does. */
+  restore(): Promise<Finished> {
     const { state, run } = placesOf(this.lab.dir, this.name);
-    const places = args[0] === "guard" ? ["--state", state, "--run", run] : ["--run", run];
-    const [file, ...rest] = [...this.within, ...this.#ownFiles, ...HOLDFAST, ...args, ...places];
+    const command = [...HOLDFAST, "guard", "restore", "--state", state, "--run", run];
+    const [file, ...rest] = [...this.within, ...this.#ownFiles, ...command];
     const child = spawn(file ?? "", rest, { stdio: ["ignore", "pipe", "pipe"] });
     let stdout = "";
     let stderr = "";

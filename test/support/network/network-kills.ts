@@ -150,7 +150,7 @@ export class NetworkKills {
     try {
       await machine.endEverything(living);
       if (by === "guard") {
-        const { code, stdout, stderr } = await machine.holdfast("guard", "restore");
+        const { code, stdout, stderr } = await machine.restore();
         if (code !== 0) throw new Error(`the guard ended with ${code}: ${stdout}${stderr}`);
       } else {
         await machine.start();
