@@ -32,6 +32,9 @@ export const PublicNode = z
     type: NodeType,
     cluster: Fqdn.optional(),
     tags: Tags,
+    inheritedTags: Tags.optional().meta({
+      description: "Tags of its cluster; conditions of policies use them, too, those of the node first",
+    }),
     tgTags: Tags,
     keys: z.record(Text, z.union([Text, JsonObject])).meta({
       description: "Public keys by purpose: base64 text, or JWK if the controller is started with `--node-keys jwk`",

@@ -23,6 +23,7 @@ const REQUESTABLE: ReadonlySet<string> = new Set([
   "fqdn",
   "online",
   "cluster",
+  "inheritedTags",
   "lastip",
   "lock",
   "last_connect",

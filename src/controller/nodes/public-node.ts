@@ -21,6 +21,7 @@ const FIELDS = {
   type: ({ type }) => type,
   cluster: ({ cluster }) => cluster,
   tags: ({ tags }) => tags,
+  inheritedTags: (node) => node.inheritedTags,
   tgTags: systemTags,
   keys: ({ keys, clientKeys = {}, keyForm = "text" }) => shownKeys(keys, clientKeys, keyForm),
   tgrn: ({ uid }) => tgrn.node(uid),

@@ -21,6 +21,8 @@ export interface ListedNode {
   readonly lifecycleState: LifecycleState | undefined;
   readonly cluster: string | undefined;
   readonly tags: Readonly<Record<string, string>>;
+  /** Tags of its cluster, also those that its own override; undefined without a cluster. */
+  readonly inheritedTags?: Readonly<Record<string, string>> | undefined;
   readonly keys: NodeKeys;
   /** Public keys that clients keep for it, by name. */
   readonly clientKeys?: ClientKeys | undefined;

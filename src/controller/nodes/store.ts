@@ -1,4 +1,4 @@
-import { sql, type Generated, type Selectable } from "kysely";
+import { sql, type ExpressionBuilder, type Generated, type Selectable } from "kysely";
 import { z } from "zod";
 import { Device } from "../../protocol/documents/claims.ts";
 import { ConfirmRequest } from "../../protocol/values/commit.ts";
@@ -169,8 +169,11 @@ type NodeTables = {
     readonly client_keys: string | null;
     readonly order_id: string | null;
   };
+  readonly clusters: { readonly fqdn: string; readonly tags: string };
 };
 type NodeRow = Selectable<NodeTables["nodes"]>;
+/** Tags of the cluster of a node. */
+type Inherited = { readonly inherited: string | null };
 type Uid = { readonly uid: string };
 
 /** Keys of the reported shadow that tags of the system are made of. */
@@ -214,8 +217,11 @@ const LISTED = [
   "device",
 ] as const;
 
+const inheritedTags = (eb: ExpressionBuilder<NodeTables, "nodes">) =>
+  eb.selectFrom("clusters").select("clusters.tags").whereRef("clusters.fqdn", "=", "nodes.cluster").as("inherited");
+
 const GET = statement<Uid>()((db, value) =>
-  db.$extendTables<NodeTables>().selectFrom("nodes").selectAll().where("uid", "=", value("uid")),
+  db.$extendTables<NodeTables>().selectFrom("nodes").selectAll().select(inheritedTags).where("uid", "=", value("uid")),
 );
 const LABEL = statement<Uid>()((db, value) =>
   db.$extendTables<NodeTables>().selectFrom("nodes").select(["uid", "name", "fqdn"]).where("uid", "=", value("uid")),
@@ -318,6 +324,7 @@ export function nodeStore(executor: Executor): NodeStore {
       const rows = await db
         .selectFrom("nodes")
         .select(LISTED)
+        .select(inheritedTags)
         .$if(parts.has("heartbeat"), (query) => query.select("heartbeat"))
         .$if(parts.has("config"), (query) => query.select("config"))
         .$if(parts.has("shadow"), (query) => query.select("reported"))
@@ -354,7 +361,12 @@ export function nodeStore(executor: Executor): NodeStore {
       return row === undefined ? undefined : readNode(row);
     },
     async byFqdn(fqdn) {
-      const row = await db.selectFrom("nodes").selectAll().where("fqdn", "=", fqdn).executeTakeFirst();
+      const row = await db
+        .selectFrom("nodes")
+        .selectAll()
+        .select(inheritedTags)
+        .where("fqdn", "=", fqdn)
+        .executeTakeFirst();
       return row === undefined ? undefined : readNode(row);
     },
     label: async (uid) => (await LABEL(executor, { uid })).rows[0],
@@ -513,7 +525,7 @@ function platformOf({ os, arch }: { readonly os?: string | null; readonly arch?:
   );
 }
 
-function readNode(row: NodeRow): StoredNode {
+function readNode(row: NodeRow & Inherited): StoredNode {
   return {
     ...readListed(row),
     heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
@@ -533,10 +545,11 @@ function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>): NodeContent 
 }
 
 function readListed(
-  row: Pick<NodeRow, (typeof LISTED)[number]>,
+  row: Pick<NodeRow, (typeof LISTED)[number]> & Inherited,
 ): Omit<StoredNode, "heartbeat" | "config" | "confirm" | "reported"> {
   return {
     ...readHead(row),
+    inheritedTags: maybeJson(row, "inherited", Tags),
     keys: json(row, "keys", NodeKeys),
     clientKeys: maybeJson(row, "client_keys", ClientKeys),
     lastIp: row.last_ip ?? undefined,

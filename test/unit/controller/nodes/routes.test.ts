@@ -211,6 +211,52 @@ describe("one node", () => {
   });
 });
 
+describe("the tags that a node inherits", () => {
+  const cluster = "pair.example.net";
+  const inherited = { site: "rome", env: "prod" };
+  const put = (json: unknown, key = ADMIN_KEY) => bench.call("PUT", `/node/${one.uid}`, { json, key });
+
+  beforeEach(async () => {
+    await bench.fleet.services.clusters.setTags(cluster, inherited, "test");
+  });
+
+  it("are shown apart from its own, as those of its cluster, wherever the node is", async () => {
+    expect((await bench.call("GET", `/node/${one.uid}`)).json).not.toHaveProperty("inheritedTags");
+    const joined = await put({ cluster });
+    const listed = async (query = "") => items((await bench.call("GET", `/node${query}`)).json)[0];
+    const shown = [
+      joined.json,
+      (await bench.call("GET", `/node/${one.uid}`)).json,
+      (await bench.call("GET", `/node/by-fqdn/${one.fqdn}`)).json,
+      await listed(),
+      await listed("?projection[]=inheritedTags"),
+    ];
+    for (const node of shown) expect(node).toMatchObject({ tags: one.tags, inheritedTags: inherited });
+    expect(await listed("?projection[]=name")).not.toHaveProperty("inheritedTags");
+    await bench.fleet.services.clusters.setTags(cluster, {}, "test");
+    expect(members((await bench.call("GET", `/node/${one.uid}`)).json)["inheritedTags"]).toEqual({});
+    expect((await put({ cluster: null })).json).not.toHaveProperty("inheritedTags");
+  });
+
+  it("cannot be written at the node", async () => {
+    const answer = await put({ cluster, inheritedTags: { site: "paris" } });
+    expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^inheritedTags: /)]]);
+  });
+
+  it("are for whoever may read the node, and no more of the cluster is", async () => {
+    await put({ cluster });
+    const reader = await bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${one.uid}`]);
+    const shown = members((await bench.call("GET", `/node/${one.uid}`, { key: reader })).json);
+    expect(shown["inheritedTags"]).toEqual(inherited);
+    expect((await bench.call("GET", `/cluster/${cluster}`, { key: reader })).status).toBe(403);
+    expect((await bench.call("GET", `/node/${two.uid}`, { key: reader })).status).toBe(403);
+    const on = [`tgrn:tg::nodes:node/${one.uid}`, `tgrn:tg::nodes:cluster/${cluster}`];
+    const writer = await bench.keyFor(["nodes::manage", "nodes::cluster"], on);
+    await put({ cluster: null });
+    expect((await put({ cluster }, writer)).json).toEqual({ uid: one.uid, cluster });
+  });
+});
+
 describe("PUT /node/{nodeID}", () => {
   const put = (json: unknown, key?: string) =>
     bench.call("PUT", `/node/${one.uid}`, key === undefined ? { json } : { json, key });
