@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import { atOnce } from "../../support/at-once.ts";
-import { differences } from "../../support/network/machine-state.ts";
+import { serveLeases } from "../../support/network/lease-server.ts";
+import { differences, type MachineState } from "../../support/network/machine-state.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** A change that cuts the node off, on a machine of its own. */
+/** A change that cuts the node off, on a machine of its own: all wait for their windows at the same time. */
 interface Fault {
   readonly machine: string;
   readonly why: string;
@@ -17,6 +18,7 @@ interface Fault {
 }
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24" };
+const OWN = { ...WAN, gateway: "192.168.1.1" };
 const CONTROLLER = "203.0.113.10";
 
 const FAULTS: readonly Fault[] = [
@@ -30,7 +32,7 @@ const FAULTS: readonly Fault[] = [
     machine: "wall",
     why: "a firewall that lets nothing of the control plane in",
     section: {
-      ...lanSection({ ...WAN, gateway: "192.168.1.1" }),
+      ...lanSection(OWN),
       rules: [{ protocol: "any", source: `${CONTROLLER}/32`, dest: "0.0.0.0/0", action: "drop" }],
     },
     evidence: /control plane/,
@@ -63,15 +65,25 @@ const stage = networkStage({
   moved: [],
   portal: [{ name: "portal-box", last: 9 }],
   twin: [{ name: "twin-box", last: 5 }],
+  programs: [{ name: "programs-box", last: 9 }],
+  lease: [{ name: "lease-box", last: 9 }],
 });
 
-test("a change that cuts the node off is rolled back in time, and the control plane gets the reason", async () => {
+test.concurrent("a change that cuts the node off is rolled back in time, and the control plane gets the reason", async () => {
   await atOnce(FAULTS, ({ why }) => why, suffer);
 });
 
+test.concurrent("what other programs have on the machine, and a lease that changes meanwhile, survive a change that is rolled back", async () => {
+  await atOnce(
+    Object.entries({ programs, lease }),
+    ([name]) => name,
+    ([name, survives]) => survives(stage.machine(name)),
+  );
+}, 600_000);
+
 async function suffer({ machine: name, section, before, evidence }: Fault): Promise<void> {
   const machine = stage.machine(name);
-  await machine.own(lanSection({ ...WAN, gateway: "192.168.1.1" }));
+  await machine.own(lanSection(OWN));
   await before?.(machine);
   const good = machine.state();
   const { documents } = await machine.status();
@@ -107,4 +119,120 @@ async function openPortal(machine: EdgeMachine): Promise<void> {
 function claimAddress(machine: EdgeMachine): void {
   const mac = machine.sh("cat /sys/class/net/eth0/address", machine.lab.network.on("twin-box")).trim();
   machine.sh(`ip neigh replace 192.168.1.5 lladdr ${mac} dev lan nud permanent`, machine.router);
+}
+
+/** Entries of other programs: Docker, firewalld, FRR, and manual rules. */
+const STRANGERS = `
+ip link add docker0 type bridge
+ip address add 172.17.0.1/16 dev docker0
+ip link set docker0 up
+ip route add 10.61.0.0/16 via 192.168.1.1 proto bgp metric 20
+ip route add 10.62.0.0/16 via 192.168.1.1 proto zebra metric 20
+ip route add 10.63.0.0/16 via 192.168.1.1 proto ospf metric 110
+ip route add 10.30.0.0/16 via 192.168.1.1 proto 188
+ip route add 10.64.0.0/16 via 192.168.1.1 table 52
+ip rule add priority 5179 from 10.65.0.0/16 table 52
+ip rule add priority 5500 from 10.66.0.0/16 table 52
+ip rule add priority 6000 fwmark 0x4 table 52
+ip address add 192.168.1.77/24 dev eth0
+`;
+const FILTERS = `
+table ip nat {
+  chain DOCKER { iifname "docker0" return; }
+  chain PREROUTING { type nat hook prerouting priority dstnat; fib daddr type local jump DOCKER; }
+  chain POSTROUTING { type nat hook postrouting priority srcnat; oifname != "docker0" ip saddr 172.17.0.0/16 masquerade; }
+}
+table ip filter {
+  chain DOCKER-USER { return; }
+  chain FORWARD { type filter hook forward priority filter; policy accept; jump DOCKER-USER; }
+}
+table inet firewalld {
+  set known { type ipv4_addr; elements = { 192.0.2.1, 192.0.2.2 } }
+  chain filter_INPUT { type filter hook input priority filter + 10; ip saddr @known accept; }
+}
+`;
+
+/** Returns lost entries, except settings that a section may adjust; ours may precede the others. */
+function lost(before: MachineState, after: MachineState): readonly string[] {
+  const { routes } = after;
+  const unplaced = { ...after, routes: routes.map((line) => line.replace(/ place=\d+/, "")) };
+  return differences(before, unplaced).filter(
+    (line) => !/protocol=218|label=\w+:hf/.test(line) && /^(?:addresses|routes|rules|nftables): - /.test(line),
+  );
+}
+
+async function lookAround(machine: EdgeMachine): Promise<MachineState> {
+  for (const line of STRANGERS.trim().split("\n")) machine.sh(line);
+  machine.sh(
+    `nft -f - <<'END'\n${FILTERS.replaceAll("; }", "\n}").replaceAll("{ ", "{\n").replaceAll("; ", "\n")}\nEND`,
+  );
+  let last = machine.state();
+  return waitFor("nothing changes any more", () => {
+    const state = machine.state();
+    const isStill = differences(last, state).length === 0;
+    last = state;
+    return isStill && state;
+  });
+}
+
+/** Entries of other programs stay, whatever is applied, rolled back or removed. */
+async function programs(machine: EdgeMachine): Promise<void> {
+  // A new namespace copies this from the tests' own, where a container engine may have enabled it.
+  for (const name of ["all", "default", "eth0", "eth1"])
+    machine.sh(`echo 0 > /proc/sys/net/ipv4/conf/${name}/forwarding`);
+  await machine.own(lanSection(OWN));
+  const begun = await lookAround(machine);
+  const section = {
+    ...lanSection({ ...OWN, addIps: ["192.168.1.20/24"] }),
+    // The same destination as a route of FRR.
+    routes: [{ dest: "10.30.0.0/16", dev: "eth1", via: "10.9.0.2" }],
+    nats: [{ source: "10.9.0.0/24", masquerade: true }],
+    acls: [{ protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0", action: "allow" }],
+    rules: [{ protocol: "tcp", source: "10.9.0.0/24", dest: "public", action: "forward", iface: "eth0" }],
+  };
+  await machine.apply(section);
+  const applied = machine.state();
+  expect(lost(begun, applied)).toEqual([]);
+  // Ours precedes, and the other one still exists.
+  expect(machine.sh("ip route get 10.30.0.1")).toContain("via 10.9.0.2");
+
+  const { documents } = await machine.status();
+  await machine.put({ ...section, interfaces: [{ ...OWN, gateway: "192.168.1.9" }, section.interfaces[1]] });
+  await waitFor("the change is made", () => machine.differsFrom(applied).length > 0);
+  expect(lost(begun, machine.state())).toEqual([]);
+  await machine.untilAs(applied, (WINDOW_SECONDS + 15) * 1000);
+  const refused = (documents.node?.version ?? 0) + 1;
+  await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused === refused);
+
+  await machine.apply(lanSection(OWN));
+  const removed = machine.state();
+  expect(lost(begun, removed)).toEqual([]);
+  const left = differences(begun, removed).filter((line) => /^(?:routes|rules|nftables): \+ /.test(line));
+  expect(left.filter((line) => !line.includes("protocol=218 ") && !line.endsWith("protocol=218"))).toEqual([]);
+}
+
+/** A lease that changes during a pending change is the new one afterwards, and the rest is unchanged. */
+async function lease(machine: EdgeMachine): Promise<void> {
+  const stop = await serveLeases(machine, "10.9.0.100");
+  const section = { interfaces: [OWN, { nic: "eth1", dhcp: true }] };
+  await machine.own(section);
+  const hasLease = (address: string) => (): boolean =>
+    machine.paths().addresses.some((line) => line.includes("ifname=eth1") && line.includes(`local=${address} `));
+  await waitFor("there is a lease", hasLease("10.9.0.100"));
+  const old = machine.state();
+
+  await machine.put({ interfaces: [{ ...OWN, gateway: "192.168.1.9" }, section.interfaces[1]] });
+  await waitFor("the change is made", () => machine.differsFrom(old).length > 0);
+  stop();
+  await serveLeases(machine, "10.9.0.150");
+  // After a cable was unplugged and plugged, every client requests again.
+  machine.sh(
+    "ip link set eth0 down && sleep 1 && ip link set eth0 up && ip route replace default via 10.9.0.1 || true",
+    machine.lan,
+  );
+  await waitFor("there is another lease", hasLease("10.9.0.150"));
+  await machine.untilAs(old, (WINDOW_SECONDS + 30) * 1000, (line) => /eth1|10\.9\.0\./.test(line));
+  expect(hasLease("10.9.0.150")()).toBe(true);
+  expect(hasLease("10.9.0.100")()).toBe(false);
+  await machine.untilOnline();
 }
