@@ -10,11 +10,12 @@ import { listOf, Moment, numberIn, UnixMoment } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
 import { PublicFlow, refusals } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
-import type { FlowFilter, FlowSearch } from "./records.ts";
+import type { FlowFilter, FlowOp, FlowSearch } from "./records.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { Clock } from "../../host/clock.ts";
 
 const WINDOW_SECONDS = 2 * 3600;
+const Protocol = FlowRecord.shape.protocol;
 const Block = AddressBlock.meta({ description: "An address or a CIDR block" });
 
 // Ignoring a misspelt filter would return unwanted flows.
@@ -22,7 +23,7 @@ const Query = z.strictObject({
   sTime: Moment.optional().meta({ description: "Ended not before; ISO 8601. Two hours before `eTime` by default" }),
   eTime: Moment.optional().meta({ description: "Ended not after; ISO 8601. Now by default" }),
   nodeIDs: listOf(Uid, 1000),
-  protocols: listOf(FlowRecord.shape.protocol, 4),
+  protocols: listOf(Protocol, 4),
   source: Block.optional(),
   dest: Block.optional(),
   sourcePort: numberIn(0, 65_535).optional().meta({ description: "0 matches any port" }),
@@ -40,17 +41,39 @@ const Query = z.strictObject({
 });
 
 const Time = UnixMoment.optional();
+const Op = z.enum(["eq", "ne", "gt", "gte", "lt", "lte"]).optional();
+const PortOp = Op.meta({ description: "`eq` by default; with it port 0 matches port 0 only" });
+const AddressOp = Op.meta({
+  description:
+    "`eq` (in the block) by default; `ne` includes unknown addresses, the others compare within the family of addresses",
+});
+const Bits = numberIn(0, 4_294_967_295).optional();
+const AuditPort = Query.shape.sourcePort.meta({ description: "0 matches any port, without an operator" });
 /** The query of the audit paths, with times in Unix seconds. */
 const AuditQuery = z.object({
   sTime: Time.meta({ description: "Ended not before; Unix seconds. Two hours before `eTime` by default" }),
-  eTime: Time.meta({ description: "Ended not after; Unix seconds. Now by default" }),
-  protocol: FlowRecord.shape.protocol.optional(),
+  eTime: Time.meta({ description: "Compared with the second in which it ended; Unix seconds. Now by default" }),
+  eTimeOp: Op.meta({ description: "`lte` by default" }),
+  protocol: Protocol.optional(),
+  protocolOp: z.enum(["eq", "ne"]).optional().meta({ description: "`eq` by default" }),
   srcIp: Query.shape.source,
+  srcIpOp: AddressOp,
   dstIp: Query.shape.dest,
-  srcPort: Query.shape.sourcePort,
-  dstPort: Query.shape.destPort,
+  dstIpOp: AddressOp,
+  srcPort: AuditPort,
+  srcPortOp: PortOp,
+  dstPort: AuditPort,
+  dstPortOp: PortOp,
+  srcNode: Text253.optional().meta({ description: "Name of the node of the source; `local` outside the overlay" }),
+  dstNode: Text253.optional().meta({ description: "Name of the node of the destination; `local` outside the overlay" }),
   node: Uid.optional().meta({ description: "The node that reported it" }),
+  tcpFlags: Bits.meta({ description: "Sum of bits that are all set: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32" }),
+  flags: Bits.meta({ description: "Sum of bits that are all set" }),
   defunct: Query.shape.defunct,
+  reverse: z
+    .enum(["true", "false"])
+    .optional()
+    .meta({ description: "true: also flows whose source and destination match the other way round" }),
   sort: Query.shape.sort,
   limit: Query.shape.limit,
   page: Query.shape.page,
@@ -79,7 +102,7 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
       answers: page,
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, ["events::read"], query.nodeIDs);
-        const filter = filterOf(query, clock.now() / 1000);
+        const filter = { ...filterOf(query), ...windowOf(query, clock.now() / 1000) };
         const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });
         return Response.json(items, { headers: { "x-total-count": String(total) } });
       },
@@ -115,45 +138,66 @@ function auditRoute({ nodes, flows, clock }: FlowRouteDeps, path: string, operat
     query: AuditQuery,
     answers: page,
     handle: async ({ query, caller }) => {
-      const { protocol, srcIp: source, dstIp: dest, srcPort: sourcePort, dstPort: destPort, node, ...same } = query;
-      const asked = node === undefined ? undefined : [node];
+      const filter = { ...auditFilterOf(query), ...windowOf(query, clock.now() / 1000, query.eTimeOp ?? "lte") };
+      const asked = query.node === undefined ? undefined : [query.node];
       const nodeIds = await readableNodes(nodes, caller, access.permissions, asked);
-      const protocols = protocol === undefined ? undefined : [protocol];
-      const filter = filterOf({ ...same, protocols, source, dest, sourcePort, destPort }, clock.now() / 1000);
       const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });
       return Response.json(items, { headers: { "x-total-count": String(total) } });
     },
   });
 }
 
-function filterOf(query: Omit<z.infer<typeof Query>, "nodeIDs">, nowSeconds: number): FlowFilter {
-  const {
-    protocols,
-    source,
-    dest,
-    sourcePort = 0,
-    destPort = 0,
-    connector,
-    flow,
-    reasons,
-    defunct,
-    sort,
-    limit,
-    page,
-  } = query;
-  const to = query.eTime ?? nowSeconds;
-  const from = query.sTime ?? to - WINDOW_SECONDS;
-  if (from > to) throw new Violations(["sTime: is after eTime"]);
+const COMPARED = ["eTime", "protocol", "srcIp", "dstIp", "srcPort", "dstPort"] as const;
+
+type Filters = Omit<FlowFilter, "from" | "to" | "ended" | "nodeIds">;
+
+/** Returns the filters of an audit query. @throws {Violations} for operators without their values */
+function auditFilterOf(query: z.infer<typeof AuditQuery>): Filters {
+  const lonely = COMPARED.filter((name) => query[`${name}Op` as const] !== undefined && query[name] === undefined);
+  if (lonely.length > 0) throw new Violations(lonely.map((name) => `${name}Op: needs ${name}`));
+  const { protocol, protocolOp = "eq", tcpFlags, flags, srcPort, dstPort } = query;
+  const { srcIpOp, dstIpOp, srcPortOp, dstPortOp, srcNode: sourceNode, dstNode: destNode } = query;
+  const protocols = Protocol.options.filter((one) => (one === protocol) === (protocolOp === "eq"));
   return {
-    from,
-    to,
-    ...defined({ protocols, source, dest }),
-    ...(sourcePort === 0 ? {} : { sourcePort }),
-    ...(destPort === 0 ? {} : { destPort }),
+    ...filterOf({ ...query, source: query.srcIp, dest: query.dstIp }),
+    ...(protocol === undefined ? {} : { protocols }),
+    ...defined({
+      sourcePort: srcPortOp === undefined ? portOf(srcPort) : srcPort,
+      destPort: dstPortOp === undefined ? portOf(dstPort) : dstPort,
+    }),
+    ops: defined({ source: srcIpOp, dest: dstIpOp, sourcePort: srcPortOp, destPort: dstPortOp }),
+    ...defined({ sourceNode, destNode, tcpFlags, flags }),
+    isEitherWay: query.reverse === "true",
+  };
+}
+
+function filterOf(query: Omit<z.infer<typeof Query>, "nodeIDs" | "sTime" | "eTime">): Filters {
+  const { protocols, source, dest, connector, flow, reasons, defunct, sort, limit, page } = query;
+  return {
+    ...defined({ protocols, source, dest, sourcePort: portOf(query.sourcePort), destPort: portOf(query.destPort) }),
     ...defined({ connector, flow, reasons }),
     ...(defunct === undefined ? {} : { isDefunct: defunct === "true" }),
     order: sort === "endTime:asc" ? "asc" : "desc",
     limit,
     offset: (page - 1) * limit,
   };
+}
+
+const portOf = (port: number | undefined): number | undefined => (port === 0 ? undefined : port);
+
+/**
+ * Returns the range of end times: from `sTime`, or two hours, to `eTime` or now. An operator compares with the second `eTime`; `gt`, `gte`
+ * and `ne` leave the range open until now. Pure.
+ */
+function windowOf(
+  { sTime, eTime }: { readonly sTime?: number | undefined; readonly eTime?: number | undefined },
+  nowSeconds: number,
+  op?: FlowOp,
+): Pick<FlowFilter, "from" | "to" | "ended"> {
+  const isOpen = op === "gt" || op === "gte" || op === "ne";
+  const last = isOpen ? nowSeconds : (eTime ?? nowSeconds);
+  if (sTime !== undefined && sTime > last) throw new Violations([`sTime: is after ${isOpen ? "now" : "eTime"}`]);
+  if (op === undefined || eTime === undefined) return { from: sTime ?? last - WINDOW_SECONDS, to: last };
+  const first = op === "eq" || op === "gt" || op === "gte" ? eTime : last - WINDOW_SECONDS;
+  return { from: sTime ?? first, to: isOpen ? nowSeconds : eTime + 1, ended: { op, second: eTime } };
 }

@@ -1,4 +1,4 @@
-import { sql, type Generated, type Selectable } from "kysely";
+import { sql, type Generated, type RawBuilder, type Selectable, type SqlBool } from "kysely";
 import { addressRange } from "../../lib/net/cidr.ts";
 import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
@@ -8,7 +8,7 @@ import { maybeJson, storable, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import type { Uncounted } from "../store/trimmer.ts";
-import type { FlowFilter, FlowSearch, NodeFlow } from "./records.ts";
+import type { FlowFilter, FlowOp, FlowSearch, NodeFlow } from "./records.ts";
 
 /** Flow records of all nodes, including deleted ones: 30 days and at most 500,000; and their sums per minute for 90 days. */
 export interface FlowStore extends FlowSearch {
@@ -126,17 +126,20 @@ export function flowStore(executor: Executor, uncounted: Uncounted, uidsOf: Uids
       [engine.jsonField(sql.ref("meta"), "reason"), filter.reasons],
     ] as const;
     for (const [column, list] of lists) if (list !== undefined) found = found.where(engine.isAnyOf(column, list));
-    const ranges = [
-      ["source_key", filter.source],
-      ["dest_key", filter.dest],
-    ] as const;
-    for (const [column, text] of ranges) {
-      const range = text === undefined ? undefined : addressRange(text);
-      if (range !== undefined) found = found.where(column, ">=", range.low).where(column, "<=", range.high);
+    const { ended, connector, flow, isDefunct } = filter;
+    if (ended !== undefined) {
+      found = found.where(compared(sql.ref("ended_at"), ended.op, ended.second * 1000, ended.second * 1000 + 999));
     }
-    const { sourcePort, destPort, connector, flow, isDefunct } = filter;
-    if (sourcePort !== undefined) found = found.where("source_port", "=", sourcePort);
-    if (destPort !== undefined) found = found.where("dest_port", "=", destPort);
+    const direct = endConditions(filter, "source", "dest");
+    const either = filter.isEitherWay === true ? [direct, endConditions(filter, "dest", "source")] : [direct];
+    if (direct.length > 0) found = found.where(anyOf(either.map(allOf)));
+    const masks = [
+      [sql`cast(tcp_flags as ${engine.types.integer})`, filter.tcpFlags],
+      [sql.ref("flags"), filter.flags],
+    ] as const;
+    for (const [column, mask] of masks) {
+      if (mask !== undefined) found = found.where(sql<SqlBool>`(${column} & ${sql.lit(mask)}) = ${sql.lit(mask)}`);
+    }
     if (connector !== undefined) found = found.where(engine.jsonField(sql.ref("meta"), "connector"), "=", connector);
     if (flow !== undefined) found = found.where(engine.jsonField(sql.ref("meta"), "flow"), "=", flow);
     if (isDefunct !== undefined) {
@@ -206,6 +209,69 @@ export function flowStore(executor: Executor, uncounted: Uncounted, uidsOf: Uids
     },
   };
 }
+
+type End = "source" | "dest";
+const COLUMNS = {
+  source: { node: sql.ref("source_node"), key: sql.ref("source_key"), port: sql.ref("source_port") },
+  dest: { node: sql.ref("dest_node"), key: sql.ref("dest_key"), port: sql.ref("dest_port") },
+} as const;
+
+/** Returns what a filter asks of both ends, with the columns of these ends in place of its source and destination. */
+function endConditions(filter: FlowFilter, source: End, dest: End): readonly RawBuilder<SqlBool>[] {
+  const { sourceNode, destNode, sourcePort, destPort, ops = {} } = filter;
+  const [from, to] = [COLUMNS[source], COLUMNS[dest]];
+  return [
+    ...(sourceNode === undefined ? [] : [sql<SqlBool>`${from.node} = ${sourceNode}`]),
+    ...(destNode === undefined ? [] : [sql<SqlBool>`${to.node} = ${destNode}`]),
+    ...(filter.source === undefined ? [] : addressConditions(from.key, ops.source, filter.source)),
+    ...(filter.dest === undefined ? [] : addressConditions(to.key, ops.dest, filter.dest)),
+    ...(sourcePort === undefined ? [] : [compared(from.port, ops.sourcePort, sourcePort, sourcePort)]),
+    ...(destPort === undefined ? [] : [compared(to.port, ops.destPort, destPort, destPort)]),
+  ];
+}
+
+function addressConditions(
+  column: RawBuilder<unknown>,
+  op: FlowOp = "eq",
+  block: string,
+): readonly RawBuilder<SqlBool>[] {
+  const range = addressRange(block);
+  const family = addressRange(block.includes(":") ? "::/0" : "0.0.0.0/0");
+  if (range === undefined || family === undefined) return [];
+  const isOrdered = op !== "eq" && op !== "ne";
+  return [
+    compared(column, op, range.low, range.high),
+    ...(isOrdered ? [compared(column, "eq", family.low, family.high)] : []),
+  ];
+}
+
+/** Returns the condition that a column compares with a range, both ends inclusive; `ne` holds for NULL. */
+function compared<T extends number | Uint8Array>(
+  column: RawBuilder<unknown>,
+  op: FlowOp = "eq",
+  low: T,
+  high: T,
+): RawBuilder<SqlBool> {
+  switch (op) {
+    case "eq":
+      return sql`${column} between ${low} and ${high}`;
+    case "ne":
+      return sql`(${column} is null or ${column} not between ${low} and ${high})`;
+    case "gt":
+      return sql`${column} > ${high}`;
+    case "gte":
+      return sql`${column} >= ${low}`;
+    case "lt":
+      return sql`${column} < ${low}`;
+    case "lte":
+      return sql`${column} <= ${high}`;
+  }
+}
+
+const allOf = (conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> =>
+  sql`(${sql.join(conditions, sql` and `)})`;
+const anyOf = (conditions: readonly RawBuilder<SqlBool>[]): RawBuilder<SqlBool> =>
+  sql`(${sql.join(conditions, sql` or `)})`;
 
 function rowOf(node: string, flow: FlowRecord): Omit<FlowRow, "seq"> {
   const { sourceIP, destIP, meta } = flow;

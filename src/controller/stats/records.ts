@@ -6,17 +6,32 @@ export interface NodeFlow extends FlowRecord {
   readonly nodeId: string;
 }
 
+/** Comparison of a record with a value or a range: `gt` is beyond its end, `gte` not before its start. */
+export type FlowOp = "eq" | "ne" | "gt" | "gte" | "lt" | "lte";
+
 export interface FlowFilter {
   readonly nodeIds?: readonly string[];
   /** Range of the end time: Unix seconds, both inclusive. */
   readonly from: number;
   readonly to: number;
+  /** Comparison of the end time with a whole second, in Unix seconds. */
+  readonly ended?: { readonly op: FlowOp; readonly second: number };
   readonly protocols?: readonly FlowRecord["protocol"][];
   /** An address or a block. */
   readonly source?: string;
   readonly dest?: string;
   readonly sourcePort?: number;
   readonly destPort?: number;
+  /** `eq` by default. Addresses are ordered within their family; `ne` includes records without the address. */
+  readonly ops?: Readonly<Partial<Record<"source" | "dest" | "sourcePort" | "destPort", FlowOp>>>;
+  /** Names of nodes. */
+  readonly sourceNode?: string;
+  readonly destNode?: string;
+  /** Whether source and destination may also be the other way round. */
+  readonly isEitherWay?: boolean;
+  /** Bits that are all set. */
+  readonly tcpFlags?: number;
+  readonly flags?: number;
   readonly connector?: string;
   readonly flow?: string;
   readonly reasons?: readonly string[];

@@ -80,6 +80,92 @@ describe("GET /v2/flow", () => {
   });
 });
 
+describe.each(["/v2/audit/flow-logs", "/audit/tail/flow_logs"])("GET %s", (path) => {
+  const found = async (query: string) => {
+    const answer = await bench.call("GET", `${path}?${query}`);
+    expect([answer.status, answer.text]).toEqual([200, expect.any(String)]);
+    return items(answer.json).map(({ destPort }) => destPort);
+  };
+
+  it("compares by operators, alone and together", async () => {
+    expect(await found("")).toEqual([3, 2]);
+    expect(await found("dstPort=3")).toEqual([3]);
+    expect(await found("dstPort=3&dstPortOp=lt")).toEqual([2]);
+    expect(await found("dstPort=0")).toEqual([3, 2]);
+    expect(await found("dstPort=0&dstPortOp=eq")).toEqual([]);
+    expect(await found("srcPort=40000&srcPortOp=ne")).toEqual([]);
+    expect(await found("srcPort=0&srcPortOp=gt&dstPort=2&dstPortOp=lte")).toEqual([2]);
+    expect(await found("srcIp=192.0.2.0/24&srcIpOp=ne")).toEqual([]);
+    expect(await found("dstIp=10.0.0.4&dstIpOp=gt")).toEqual([3, 2]);
+    expect(await found("protocol=UDP&protocolOp=ne")).toEqual([3, 2]);
+    expect(await found("protocol=TCP&protocolOp=ne")).toEqual([]);
+    expect(await found("protocol=TCP&protocolOp=eq")).toEqual([3, 2]);
+  });
+
+  it("compares the second in which a flow ended", async () => {
+    const second = Math.floor((now - HOUR) / 1000);
+    for (const [op, ports] of [
+      ["", [2]],
+      ["&eTimeOp=lte", [2]],
+      ["&eTimeOp=lt", []],
+      ["&eTimeOp=eq", [2]],
+      ["&eTimeOp=ne", [3]],
+      ["&eTimeOp=gt", [3]],
+      ["&eTimeOp=gte", [3, 2]],
+    ] as const) {
+      expect([op, await found(`sTime=${second - 3600}&eTime=${second}${op}`)]).toEqual([op, ports]);
+    }
+    expect(await found(`eTime=${second}&eTimeOp=eq`)).toEqual([2]);
+    expect(await found(`eTime=${second}&eTimeOp=gte`)).toEqual([3, 2]);
+    const early = Math.floor((now - 4 * HOUR) / 1000);
+    expect(await found(`eTime=${early}&eTimeOp=gt`)).toEqual([3, 2, 1]);
+    expect(await found(`sTime=${second}&eTime=${early}&eTimeOp=gt`)).toEqual([3, 2]);
+    expect(await found(`sTime=${early}&eTime=${second}&eTimeOp=lt`)).toEqual([1]);
+    expect(await found(`eTime=${second + 8 * 3600}&eTimeOp=gt`)).toEqual([]);
+  });
+
+  it("takes names of nodes, bits and the other direction", async () => {
+    await bench.flows.add(one.uid, [
+      flowAt(now - 1000, { sourceNode: "one", destNode: "two", destPort: 9, tcpFlags: "18", flags: "262144" }),
+    ]);
+    expect(await found("srcNode=one")).toEqual([9]);
+    expect(await found("srcNode=two")).toEqual([]);
+    expect(await found("srcNode=two&reverse=true")).toEqual([9]);
+    expect(await found("srcNode=two&reverse=false")).toEqual([]);
+    expect(await found("dstNode=two&tcpFlags=2")).toEqual([9]);
+    expect(await found("tcpFlags=4")).toEqual([]);
+    expect(await found("flags=65536")).toEqual([3]);
+    expect(await found("flags=0")).toEqual([9, 3, 2]);
+  });
+
+  it.each([
+    ["eTimeOp=lt", "eTimeOp: needs eTime"],
+    ["protocolOp=ne", "protocolOp: needs protocol"],
+    ["srcIpOp=eq", "srcIpOp: needs srcIp"],
+    ["dstIpOp=eq", "dstIpOp: needs dstIp"],
+    ["srcPortOp=gt&dstPort=1", "srcPortOp: needs srcPort"],
+    ["dstPortOp=gt", "dstPortOp: needs dstPort"],
+    ["dstPort=1&dstPortOp=above", /^dstPortOp: /],
+    ["protocol=TCP&protocolOp=gt", /^protocolOp: /],
+    ["tcpFlags=SYN", /^tcpFlags: /],
+    ["flags=4294967296", /^flags: /],
+    ["reverse=maybe", /^reverse: /],
+    ["srcNode=a&srcNodeOp=eq", /^query: unknown parameter 'srcNodeOp'/],
+    ["sTime=2&eTime=1", "sTime: is after eTime"],
+    ["sTime=253402300799&eTime=1&eTimeOp=gt", "sTime: is after now"],
+  ])("refuses %s", async (query, line) => {
+    const answer = await bench.call("GET", `${path}?${query}`);
+    const expected: unknown = typeof line === "string" ? line : expect.stringMatching(line);
+    expect([answer.status, answer.json]).toEqual([422, [expected]]);
+  });
+
+  it("shows a caller only the records of nodes that it may read, whatever the filter names", async () => {
+    const key = await bench.keyFor(["audits::read:flows"], [tgrn.node(two.uid)]);
+    const answer = await bench.call("GET", `${path}?srcNode=local&dstPort=0&dstPortOp=gt&reverse=true`, { key });
+    expect(items(answer.json).map(({ nodeId }) => nodeId)).toEqual([two.uid]);
+  });
+});
+
 describe("GET /stats/realtime/usage", () => {
   const totalOf = async (query: string, key?: string) => {
     const answer = await bench.call("GET", `/stats/realtime/usage${query}`, key === undefined ? {} : { key });

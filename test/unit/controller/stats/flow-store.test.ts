@@ -72,6 +72,60 @@ describe("a search", () => {
     expect((await flows.find({ ...ALL, limit: 1 })).total).toBe(5);
   });
 
+  test("compares ports, addresses and the second of the end", async () => {
+    const { flows } = await freshStore();
+    await flows.add("n1", [
+      flowAt(1999, { sourceIP: "10.0.0.9", destPort: 1 }),
+      flowAt(2000, { sourceIP: "10.0.1.0", destPort: 2 }),
+      flowAt(2999, { sourceIP: "10.0.2.0", destPort: 3 }),
+      flowAt(3000, { sourceIP: "2001:db8::1", destPort: 4 }),
+      flowAt(4000, { sourceIP: "", destPort: 5 }),
+    ]);
+    const ports = async (filter: Partial<FlowFilter>) =>
+      (await flows.find({ ...ALL, ...filter })).items.map(({ destPort }) => destPort);
+    const expected = [
+      ["eq", [3], [2], [2, 3]],
+      ["ne", [1, 2, 4, 5], [1, 3, 4, 5], [1, 4, 5]],
+      ["gt", [4, 5], [3], [4, 5]],
+      ["gte", [3, 4, 5], [2, 3], [2, 3, 4, 5]],
+      ["lt", [1, 2], [1], [1]],
+      ["lte", [1, 2, 3], [1, 2], [1, 2, 3]],
+    ] as const;
+    for (const [op, byPort, byAddress, bySecond] of expected) {
+      expect([op, await ports({ destPort: 3, ops: { destPort: op } })]).toEqual([op, byPort]);
+      expect([op, await ports({ source: "10.0.1.0/24", ops: { source: op } })]).toEqual([op, byAddress]);
+      expect([op, await ports({ ended: { op, second: 2 } })]).toEqual([op, bySecond]);
+    }
+    expect(await ports({ source: "2001:db8::1", ops: { source: "lte" } })).toEqual([4]);
+    expect(await ports({ source: "2001:db8::2", ops: { source: "gte" } })).toEqual([]);
+  });
+
+  test("takes names of nodes and bits, and flows the other way round", async () => {
+    const { flows } = await freshStore();
+    await flows.add("n1", [
+      flowAt(1000, { sourceNode: "a", destNode: "b", destPort: 1, tcpFlags: "2", flags: "3" }),
+      flowAt(2000, { sourceNode: "b", destNode: "a", destPort: 2, tcpFlags: "27", flags: "4294967295" }),
+      flowAt(3000, { sourceIP: "10.0.0.5", destIP: "192.0.2.7", sourcePort: 3, destPort: 3, flags: "65536" }),
+    ]);
+    const ports = async (filter: Partial<FlowFilter>) =>
+      (await flows.find({ ...ALL, ...filter })).items.map(({ destPort }) => destPort);
+    expect(await ports({ sourceNode: "a" })).toEqual([1]);
+    expect(await ports({ destNode: "a" })).toEqual([2]);
+    expect(await ports({ sourceNode: "a", destNode: "b", isEitherWay: true })).toEqual([1, 2]);
+    expect(await ports({ sourceNode: "a", destNode: "a", isEitherWay: true })).toEqual([]);
+    expect(await ports({ dest: "10.0.0.5" })).toEqual([1, 2]);
+    expect(await ports({ dest: "10.0.0.5", isEitherWay: true })).toEqual([1, 2, 3]);
+    expect(await ports({ destPort: 3, isEitherWay: true, nodeIds: ["n2"] })).toEqual([]);
+    const other = { source: "192.0.2.7", destPort: 2, ops: { destPort: "gt" }, isEitherWay: true } as const;
+    expect(await ports(other)).toEqual([3]);
+    expect(await ports({ isEitherWay: true })).toEqual([1, 2, 3]);
+    expect(await ports({ tcpFlags: 2 })).toEqual([1, 2]);
+    expect(await ports({ tcpFlags: 3 })).toEqual([2]);
+    expect(await ports({ flags: 65_536 })).toEqual([2, 3]);
+    expect(await ports({ flags: 2_147_483_649 })).toEqual([2]);
+    expect(await ports({ flags: 0, tcpFlags: 1 })).toEqual([2]);
+  });
+
   test("by a field goes on over records whose text has no character for the engine", async () => {
     const { flows } = await freshStore();
     const hostile = ["\0", "\ud800", "\udfff\ud800", String.raw`\ud800`, String.raw`\\u0000`];
