@@ -16,8 +16,11 @@ class Interrupted extends InputError {
 }
 
 /** Runs one command line, without the program's name, and returns the exit code. */
-export async function runCli(argv: readonly string[], offline: Offline): Promise<number> {
-  const terminal = processTerminal();
+export async function runCli(
+  argv: readonly string[],
+  offline: Offline,
+  terminal: Terminal = processTerminal(),
+): Promise<number> {
   const interrupt = new AbortController();
   const onSignal = (): void => interrupt.abort(new Interrupted("cancelled", "interrupted"));
   process.once("SIGINT", onSignal);

@@ -7,6 +7,7 @@ import { startAgent } from "../../support/machine/programs.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
 import { eventsOf, startStage, statusWhere, untilOnline, type Stage } from "../../support/stage.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
+import { startHoldfast } from "../../support/run-holdfast.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -113,9 +114,12 @@ test("before any session a clock is compared with the stored time, and is right 
   const env = Object.fromEntries(
     Object.entries(time.options.env ?? {}).flatMap(([k, v]) => (v === undefined ? [] : [[k, v]])),
   );
-  const setup = await holdfast(["setup", "--config", join(dir, "agent.json"), ...dirs], { input: "\n\n\n", env });
-  expect(setup.stdout).toMatch(/FAIL clock +clock-behind: this machine's clock is at/);
-  expect(setup.stdout).toContain("fix: set the clock");
+  const args = ["setup", "--config", join(dir, "agent.json"), ...dirs];
+  const setup = startHoldfast(args, { input: "\n\n\n", env });
+  await setup.until(/FAIL clock +clock-behind: this machine's clock is at[\s\S]*fix: set the clock/);
+  // It would wait for a session.
+  setup.child.kill("SIGINT");
+  await setup.finished;
 
   time.set("+0d");
   expect((await late.status()).clock).toBeUndefined();

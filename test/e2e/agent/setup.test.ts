@@ -3,8 +3,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { SetupReport } from "../../../src/protocol/local/setup.ts";
 import { onTerminal } from "../../support/terminal/answered-terminal.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { someLicense } from "../../support/control-plane/license.ts";
 import { freePort, holdfast, startAgent, startController } from "../../support/machine/programs.ts";
+import type { Finished } from "../../support/run-holdfast.ts";
 import { untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -132,19 +134,33 @@ test.each<[string, unknown, string]>([
     "network.interfaces.0.ip",
   ],
   ["has a network for an agent", { network: { interfaces: [] }, profile: "agent" }, "network: is of an appliance"],
+])("refuses a file that %s, and changes nothing", (_, content, why) =>
+  isRefused(content, why, (...args) => runVerb(args)),
+);
+
+// Only the program can change settings.
+test.each<[string, unknown, string]>([
   ["has a wrong setting", { settings: { logLevel: "loud" } }, "logLevel"],
   ["has an unknown setting", { settings: { colour: 1 } }, "colour: is no setting"],
   ["has the proxy at another place", { settings: { proxy: null } }, "settings.proxy: belongs beside settings"],
-])("refuses a file that %s, and changes nothing", async (_, content, why) => {
+])("refuses a file that %s, and changes nothing", (_, content, why) =>
+  isRefused(content, why, (...args) => holdfast(args)),
+);
+
+async function isRefused(
+  content: unknown,
+  why: string,
+  setup: (...args: readonly string[]) => Promise<Finished>,
+): Promise<void> {
   const dir = tempDir();
-  const { write, run, config } = machine(dir);
+  const { write, file, where, config } = machine(dir);
   write(content);
-  const { code, stdout, stderr } = await run();
+  const { code, stdout, stderr } = await setup("setup", "--file", file, ...where);
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(why) as string });
   expect(stdout + stderr).not.toContain(SECRET);
   expect(existsSync(config)).toBe(false);
   expect(existsSync(join(dir, "node"))).toBe(false);
-});
+}
 
 test("an operator at a terminal registers a node, and repeats it later", async () => {
   const dir = tempDir();

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { someStatus } from "../../support/fake-local-provider.ts";
 import { httpAnswer, startRawAgent } from "../../support/control-plane/raw-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
 describe("an agent that misbehaves", () => {
@@ -19,7 +20,7 @@ describe("an agent that misbehaves", () => {
     await using agent = await startRawAgent(
       (socket) => void socket.write(httpAnswer('{"kind":"progress","seq":0,"channel":"stdout","data":"begun\\n"}\n')),
     );
-    const { code, stdout } = await holdfast(["trigger", "tg-ping", "--timeout", "0.5", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["trigger", "tg-ping", "--timeout", "0.5", "--run", agent.runDir]);
     expect({ code, stdout }).toEqual({ code: 6, stdout: "begun\n" });
   });
 
@@ -35,7 +36,7 @@ describe("an agent that misbehaves", () => {
     ["a huge line", "x".repeat(17 * 1024 * 1024)],
   ])("and sends %s ends with 1", async (_what, body) => {
     await using agent = await startRawAgent((socket) => void socket.end(httpAnswer(body)));
-    const { code, stdout, stderr } = await holdfast(["status", "--json", "--run", agent.runDir]);
+    const { code, stdout, stderr } = await runVerb(["status", "--json", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: "invalid-reply" } });
     expect(stderr.trim().split("\n")).toHaveLength(1);
@@ -49,14 +50,14 @@ describe("an agent that misbehaves", () => {
   ])("and sends %s in a stream ends with 1, after the valid lines", async (_what, body) => {
     const good = '{"kind":"progress","seq":0,"channel":"stdout","data":"good\\n"}\n';
     await using agent = await startRawAgent((socket) => void socket.end(httpAnswer(good + body)));
-    const { code, stdout, stderr } = await holdfast(["trigger", "tg-ping", "--run", agent.runDir]);
+    const { code, stdout, stderr } = await runVerb(["trigger", "tg-ping", "--run", agent.runDir]);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "good\n" });
     expect(stderr).toMatch(/^holdfast: the agent.*\n$/);
   });
 
   it("and ends a trigger without a result ends with 1", async () => {
     await using agent = await startRawAgent((socket) => void socket.end(httpAnswer("\n")));
-    const { code, stderr } = await holdfast(["trigger", "tg-ping", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["trigger", "tg-ping", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain("without a result");
   });
@@ -67,14 +68,14 @@ describe("an agent that misbehaves", () => {
     ["closes in the body", (): string => 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"schema"'],
   ])("and %s is unreachable", async (_what, text) => {
     await using agent = await startRawAgent((socket) => void socket.end(text()));
-    const { code, stderr } = await holdfast(["status", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["status", "--run", agent.runDir]);
     expect(code).toBe(3);
     expect(stderr).toMatch(/^holdfast: no agent answers on .*\n$/);
   });
 
   it("and does not speak HTTP ends with 1", async () => {
     await using agent = await startRawAgent((socket) => void socket.end("SSH-2.0-OpenSSH_9.9\r\n"));
-    const { code, stderr } = await holdfast(["status", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["status", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain("does not speak HTTP");
   });
@@ -83,6 +84,6 @@ describe("an agent that misbehaves", () => {
     await using agent = await startRawAgent(
       (socket) => void socket.end(httpAnswer("oops", "500 Internal Server Error")),
     );
-    expect((await holdfast(["status", "--run", agent.runDir])).code).toBe(1);
+    expect((await runVerb(["status", "--run", agent.runDir])).code).toBe(1);
   });
 });

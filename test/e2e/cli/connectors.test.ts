@@ -3,6 +3,7 @@ import { LocalError } from "../../../src/protocol/local/answers.ts";
 import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
 import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 
 const web: ConnectorView = {
@@ -62,7 +63,7 @@ describe("holdfast connectors", () => {
   it("exits 5 with the reason when one does not listen", async () => {
     await using agent = await startLocalAgent();
     agent.provider.connectorsNow = report([taken]);
-    const { code, stdout } = await holdfast(["connectors", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["connectors", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toContain(
       "c2 failed tcp any:80 → local/127.0.0.1:81\n  address-in-use tcp 80 is taken by another program\n",
@@ -74,18 +75,18 @@ describe("holdfast connectors", () => {
     const sources = ["10.0.0.0/8", ...Array.from({ length: 17 }, (_, at) => `192.0.2.${at}/32`)];
     const { counters: _, ...idle } = web;
     agent.provider.connectorsNow = report([{ ...idle, limits: { maxFlows: 10_000, sources } }]);
-    const filtered = await holdfast(["connectors", "--run", agent.runDir]);
+    const filtered = await runVerb(["connectors", "--run", agent.runDir]);
     expect(filtered.code).toBe(0);
     expect(filtered.stdout.replaceAll(/\n +/g, " ")).toMatch(
       /\(the web\) only from 10\.0\.0\.0\/8, 192\.0\.2\.0\/32, .*192\.0\.2\.14\/32 and 2 more\n$/,
     );
     const one = { ...web.counters, datagramsDropped: 1 } as ConnectorView["counters"];
     agent.provider.connectorsNow = report([{ ...web, counters: one, limits: { maxFlows: 1 } }]);
-    const { stdout } = await holdfast(["connectors", "--run", agent.runDir]);
+    const { stdout } = await runVerb(["connectors", "--run", agent.runDir]);
     expect(stdout).toMatch(/; 1 datagram dropped\n[^]* at most 1 connection at a time\n/);
     const ignored = [{ code: "E_UNSUPPORTED_ON_AGENT", message: "sourceBlock: ignored" }];
     agent.provider.connectorsNow = report([{ ...idle, ignored, limits: { maxFlows: 10_000 } }]);
-    const open = await holdfast(["connectors", "--run", agent.runDir]);
+    const open = await runVerb(["connectors", "--run", agent.runDir]);
     expect(open.code).toBe(5);
     expect(open.stdout).toMatch(/\(the web\)\n {2}E_UNSUPPORTED_ON_AGENT sourceBlock: ignored\n$/);
   });
@@ -94,14 +95,14 @@ describe("holdfast connectors", () => {
     await using agent = await startLocalAgent();
     const overlay = { state: "down", since: Date.now() - 120_500, reason: "it ended at its start" } as const;
     agent.provider.connectorsNow = report([], { overlay });
-    const down = await holdfast(["connectors", "--run", agent.runDir]);
+    const down = await runVerb(["connectors", "--run", agent.runDir]);
     expect(down.code).toBe(5);
     expect(down.stdout).toBe(
       "overlay down for 2 min: it ended at its start\nthe applied configuration has no connector\n",
     );
     const issues = [{ path: "connectors", code: "E_ENUM", message: "connectors: must be an object" }];
     agent.provider.connectorsNow = report([], { issues, overlay: { state: "off", since: 0 } });
-    const wrong = await holdfast(["connectors", "--run", agent.runDir]);
+    const wrong = await runVerb(["connectors", "--run", agent.runDir]);
     expect(wrong.code).toBe(5);
     expect(wrong.stdout).toContain("connectors E_ENUM must be an object\n");
   });
@@ -109,7 +110,7 @@ describe("holdfast connectors", () => {
   it("prints the documented JSON, exactly the agent's answer", async () => {
     await using agent = await startLocalAgent();
     agent.provider.connectorsNow = report([web, taken]);
-    const { code, stdout } = await holdfast(["connectors", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["connectors", "--json", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(ConnectorsReport.parse(JSON.parse(stdout))).toEqual(agent.provider.connectorsNow);
   });
@@ -118,9 +119,9 @@ describe("holdfast connectors", () => {
     await using agent = await startLocalAgent();
     const counters = { ...web.counters, errors: { "struck-by-lightning": 1 } } as ConnectorView["counters"];
     agent.provider.connectorsNow = report([{ ...web, counters }]);
-    expect((await holdfast(["connectors", "--run", agent.runDir])).stdout).toContain("1 struck-by-lightning");
+    expect((await runVerb(["connectors", "--run", agent.runDir])).stdout).toContain("1 struck-by-lightning");
     agent.provider.connectorsNow = { ...report([]), schema: 2 as 1 };
-    const { code, stderr } = await holdfast(["connectors", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["connectors", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain("restart the agent if it was upgraded");
   });
@@ -139,8 +140,8 @@ describe("holdfast connectors", () => {
 
   it("exits 3 without an agent", async () => {
     await using dirs = await someDirectories();
-    expect((await holdfast(["connectors", "--run", dirs.runDir])).code).toBe(3);
-    expect((await holdfast(["services", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["connectors", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["services", "--run", dirs.runDir])).code).toBe(3);
   });
 });
 
@@ -169,7 +170,7 @@ describe("holdfast services", () => {
       { id: "s2", name: "old", state: "off", protocol: "tcp", target, connectors: [] },
     ];
     agent.provider.servicesNow = { schema: 1, overlay: overlayUp, issues: [], services };
-    const well = await holdfast(["services", "--run", agent.runDir]);
+    const well = await runVerb(["services", "--run", agent.runDir]);
     expect(well.code).toBe(0);
     expect(well.stdout.split("\n").slice(1).join("\n")).toBe(
       "web offered tcp 127.0.0.1:8080\n  health up for 60 min\n  used by tcp eth1:8443 (6f0d2c1e), tcp any:80 (for all) and 1 more\n" +
@@ -181,10 +182,10 @@ describe("holdfast services", () => {
       reason: { code: "E_NAME_FORMAT", message: "name: bad" },
       connectors: [],
     });
-    const ill = await holdfast(["services", "--json", "--run", agent.runDir]);
+    const ill = await runVerb(["services", "--json", "--run", agent.runDir]);
     expect(ill.code).toBe(5);
     expect(ServicesReport.parse(JSON.parse(ill.stdout))).toEqual(agent.provider.servicesNow);
-    expect((await holdfast(["services", "--run", agent.runDir])).stdout).toContain(
+    expect((await runVerb(["services", "--run", agent.runDir])).stdout).toContain(
       "s3 rejected\n  E_NAME_FORMAT name: bad",
     );
   });
@@ -193,19 +194,17 @@ describe("holdfast services", () => {
 describe("holdfast status", () => {
   it("prints the overlay, and exits 5 while it is down", async () => {
     await using agent = await startLocalAgent();
-    expect((await holdfast(["status", "--run", agent.runDir])).stdout).toMatch(
-      /^overlay +up for \d+ d, process 4711$/m,
-    );
+    expect((await runVerb(["status", "--run", agent.runDir])).stdout).toMatch(/^overlay +up for \d+ d, process 4711$/m);
     const overlay = { state: "down", since: Date.now(), reason: "no luck" } as const;
     agent.provider.currentStatus = someStatus({ engines: { network: "netlink", overlay } });
-    const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["status", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/^overlay +down (just now|for \d+ s): no luck$/m);
     agent.provider.currentStatus = someStatus({
       engines: { network: "netlink" },
       process: { rssBytes: 62_000_000, cpuSeconds: 1.5, children: 1 },
     });
-    expect((await holdfast(["status", "--run", agent.runDir])).stdout).toContain(", 1 child, network by netlink");
-    expect((await holdfast(["status", "--run", agent.runDir])).stdout).not.toMatch(/^overlay/m);
+    expect((await runVerb(["status", "--run", agent.runDir])).stdout).toContain(", 1 child, network by netlink");
+    expect((await runVerb(["status", "--run", agent.runDir])).stdout).not.toMatch(/^overlay/m);
   });
 });

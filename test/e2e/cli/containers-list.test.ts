@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { ContainersReport, VolumesReport, type ContainerView } from "../../../src/protocol/local/containers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
-import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
+import { runVerb } from "../../support/run-verb.ts";
+import { startHoldfast } from "../../support/run-holdfast.ts";
 
 const now = Date.now();
 const web: ContainerView = {
@@ -29,7 +30,7 @@ const broken: ContainerView = {
 const well = { state: "well", since: now } as const;
 
 function run(runDir: string, ...args: string[]) {
-  return holdfast([...args, "--run", runDir]);
+  return runVerb([...args, "--run", runDir]);
 }
 
 test("a table with a line for each, without empty columns", async () => {

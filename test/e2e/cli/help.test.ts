@@ -4,6 +4,7 @@ import { versionVerb } from "../../../src/cli/verbs/version.ts";
 import { allVerbs, isRunnable } from "../../../src/cli/frame/find-verb.ts";
 import { verbs as list } from "../../../src/cli/verbs.ts";
 import { LocalError } from "../../../src/protocol/local/answers.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
 const verbs = await allVerbs(list);
@@ -21,10 +22,10 @@ describe("help", () => {
   it("is printed for every form of the request", async () => {
     const bare = await holdfast([]);
     expect(bare).toEqual({ code: 0, stdout: overview(verbs, 80), stderr: "" });
-    for (const args of [["help"], ["--help"], ["-h"]]) expect(await holdfast(args)).toEqual(bare);
-    const ofLogs = await holdfast(["help", "logs"]);
+    for (const args of [["help"], ["--help"], ["-h"]]) expect(await runVerb(args)).toEqual(bare);
+    const ofLogs = await runVerb(["help", "logs"]);
     expect(ofLogs.code).toBe(0);
-    expect(await holdfast(["logs", "--help", "stray"])).toEqual(ofLogs);
+    expect(await runVerb(["logs", "--help", "stray"])).toEqual(ofLogs);
     expect((await holdfast(["agent", "-h"])).stdout).toContain("Usage: holdfast agent");
   });
 
@@ -32,7 +33,7 @@ describe("help", () => {
     "has the JSON Schema of %s, if it prints JSON",
     async (name, verb) => {
       const { output } = verb;
-      const { code, stdout } = await holdfast(["help", "--json-schema", name]);
+      const { code, stdout } = await runVerb(["help", "--json-schema", name]);
       expect(Object.hasOwn(verb.options, "json")).toBe(output !== undefined);
       expect(code).toBe(output === undefined ? 2 : 0);
       if (output !== undefined) expect(JSON.parse(stdout)).toMatchObject({ title: `holdfast ${name} --json` });
@@ -76,10 +77,15 @@ describe("a wrong command line", () => {
     [["status", "--run", `/${"r".repeat(100)}`], "choose a shorter run directory"],
     [["\u001b[31mred"], "there is no verb 'red'"],
   ])("%j exits 2 with one sentence", async (args, message) => {
-    const { code, stdout, stderr } = await holdfast(args);
+    const { code, stdout, stderr } = await runVerb(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^holdfast: [^\n]+\n$/);
     expect(stderr).toContain(message);
+  });
+
+  it("ends the program with 2", async () => {
+    const message = "holdfast: there is no verb 'stauts': did you mean status?\n";
+    expect(await holdfast(["stauts"])).toEqual({ code: 2, stdout: "", stderr: message });
   });
 
   it("is an object too with --json", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { LogLine } from "../../../src/protocol/local/answers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 
 const ESC = "\u001b";
@@ -36,7 +37,7 @@ describe("holdfast logs", () => {
   it("prints the documented JSON, without loss", async () => {
     await using agent = await startLocalAgent();
     agent.provider.lines = lines;
-    const { stdout } = await holdfast(["logs", "--json", "--run", agent.runDir]);
+    const { stdout } = await runVerb(["logs", "--json", "--run", agent.runDir]);
     expect(stdout).not.toMatch(/[^\P{Cc}\n]/u);
     expect(
       stdout
@@ -82,13 +83,13 @@ describe("holdfast logs", () => {
   });
 
   it.each(["x", "-1", "1.5", "10001", ""])("refuses --lines=%s", async (count) => {
-    const { code, stderr } = await holdfast(["logs", `--lines=${count}`]);
+    const { code, stderr } = await runVerb(["logs", `--lines=${count}`]);
     expect(code).toBe(2);
     expect(stderr).toContain("--lines needs a whole number");
   });
 
   it("exits 3 without an agent", async () => {
     await using dirs = await someDirectories();
-    expect((await holdfast(["logs", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["logs", "--run", dirs.runDir])).code).toBe(3);
   });
 });

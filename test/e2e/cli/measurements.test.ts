@@ -4,6 +4,7 @@ import { speedtestVerb } from "../../../src/cli/verbs/network/speedtest.ts";
 import type { TriggerLine } from "../../../src/protocol/local/answers.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 
 const json = (...pieces: unknown[]): TriggerLine[] =>
@@ -55,7 +56,7 @@ describe("holdfast ping", () => {
   it("prints the documented JSON, the summary last, and exits 1 when nothing was answered", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [...json({ seq: 0, timeout: true, reason: "timeout" }, { newer: "thing" }), end];
-    const { code, stdout } = await holdfast(["ping", "edge-2", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["ping", "edge-2", "--json", "--run", agent.runDir]);
     expect(code).toBe(1);
     const lines = stdout.trim().split("\n");
     expect(lines.map((line) => pingVerb.output?.parse(JSON.parse(line)))).toEqual([
@@ -94,14 +95,14 @@ describe("holdfast ping", () => {
   ])("explains %s", async (code, message, exit, shown) => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "error", code, message }];
-    const ping = await holdfast(["ping", "edge-9", "--run", agent.runDir]);
+    const ping = await runVerb(["ping", "edge-9", "--run", agent.runDir]);
     expect(ping).toMatchObject({ code: exit, stderr: shown, stdout: "" });
   });
 
   it("fails when the agent stops in the middle", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = json({ ...answer, seq: 0, rttMs: 1 });
-    const { code, stderr } = await holdfast(["ping", "edge-2", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["ping", "edge-2", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain("the agent ended gateway-ping without a result");
   });
@@ -115,7 +116,7 @@ describe("holdfast ping", () => {
     [["ping", "h", "--size", "7"], "--size needs a whole number from 8 to 65000"],
     [["speedtest", "sideways"], "the direction is download, upload or both, not 'sideways'"],
   ])("%j exits 2 with the mistake", async (args, message) => {
-    const { code, stderr } = await holdfast(args);
+    const { code, stderr } = await runVerb(args);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
   });
@@ -135,7 +136,7 @@ describe("holdfast speedtest", () => {
   it("prints plain lines without a terminal", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = run;
-    const { code, stdout } = await holdfast(["speedtest", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["speedtest", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(stdout).toBe(
       "download 90.0 Mbit/s, peak 100.0\n" +
@@ -162,13 +163,13 @@ describe("holdfast speedtest", () => {
   it("prints the documented JSON, and what to do without a known server", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = run;
-    const { stdout } = await holdfast(["speedtest", "upload", "--json", "--run", agent.runDir]);
+    const { stdout } = await runVerb(["speedtest", "upload", "--json", "--run", agent.runDir]);
     const lines = stdout.trim().split("\n");
     expect(lines.map((line) => speedtestVerb.output?.safeParse(JSON.parse(line)).success)).toEqual([true, true, true]);
     agent.provider.triggerLines = [
       { kind: "error", code: "not-configured", message: "no speed-test server is configured" },
     ];
-    const { code, stderr } = await holdfast(["speedtest", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["speedtest", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain("no speed-test server is configured: the control plane offers one, or");
   });

@@ -9,6 +9,7 @@ import {
 import { LocalError } from "../../../src/protocol/local/answers.ts";
 import { overlayUp } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 import { EDGE_2, GATEWAY_1, GATEWAY_2, someClient } from "../../support/overlay/scripted-tunnels.ts";
 
@@ -92,7 +93,7 @@ describe("holdfast gateways", () => {
     const issues = [{ path: "gateway.type", code: "E_TYPE", message: "gateway.type: must be public, private or hub" }];
     const pending: PathView = { ...down, id: "wan3", state: "pending", since: undefined, reason: undefined };
     agent.provider.gatewaysNow = report({ dataPlane: "degraded", issues, gateways: [gateway(up, down, pending)] });
-    const { code, stdout } = await holdfast(["gateways", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["gateways", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toContain("gateway.type E_TYPE must be public, private or hub\n");
     expect(stdout).toContain(
@@ -106,12 +107,12 @@ describe("holdfast gateways", () => {
 
   it("reports that there are none, or that the overlay is down", async () => {
     await using agent = await startLocalAgent();
-    expect(withoutHead((await holdfast(["gateways", "--run", agent.runDir])).stdout)).toBe(
+    expect(withoutHead((await runVerb(["gateways", "--run", agent.runDir])).stdout)).toBe(
       "this node has no gateway to dial and is no gateway\n",
     );
     const overlay = { state: "down", since: ago(2), reason: "it ended" } as const;
     agent.provider.gatewaysNow = report({ overlay, dataPlane: "unknown" });
-    const { code, stdout } = await holdfast(["gateways", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["gateways", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/^overlay down for 2 h: it ended\n/);
   });
@@ -131,7 +132,7 @@ describe("holdfast gateways", () => {
       admitted: 5,
     };
     agent.provider.gatewaysNow = report({ server });
-    const { code, stdout } = await holdfast(["gateways", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["gateways", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toContain("own gateway failed 0.0.0.0:8443\n  why: tcp 8443 is taken\n");
   });
@@ -139,11 +140,11 @@ describe("holdfast gateways", () => {
   it("prints the documented JSON, and refuses a malformed answer", async () => {
     await using agent = await startLocalAgent();
     agent.provider.gatewaysNow = report({ dataPlane: "degraded", gateways: [gateway(up, down)] });
-    const { code, stdout } = await holdfast(["gateways", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["gateways", "--json", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(GatewaysReport.parse(JSON.parse(stdout))).toEqual(agent.provider.gatewaysNow);
     agent.provider.gatewaysNow = { ...agent.provider.gatewaysNow, schema: 2 as 1 };
-    expect((await holdfast(["gateways", "--run", agent.runDir])).stderr).toContain("restart the agent");
+    expect((await runVerb(["gateways", "--run", agent.runDir])).stderr).toContain("restart the agent");
   });
 
   it("watches until Ctrl-C, also while the agent is down", async () => {
@@ -160,10 +161,10 @@ describe("holdfast gateways", () => {
 
   it("exits 3 without an agent", async () => {
     await using dirs = await someDirectories();
-    expect((await holdfast(["gateways", "--run", dirs.runDir])).code).toBe(3);
-    expect((await holdfast(["peers", "--run", dirs.runDir])).code).toBe(3);
-    expect((await holdfast(["ping", "edge-2", "--run", dirs.runDir])).code).toBe(3);
-    expect((await holdfast(["speedtest", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["gateways", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["peers", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["ping", "edge-2", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["speedtest", "--run", dirs.runDir])).code).toBe(3);
   });
 });
 
@@ -214,7 +215,7 @@ describe("holdfast peers", () => {
   it("lists every node, the dialling side, and the sessions with their paths", async () => {
     await using agent = await startLocalAgent();
     agent.provider.peersNow = { schema: 1, overlay: overlayUp, dataPlane: "up", issues: [], peers };
-    const { code, stdout } = await holdfast(["peers", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["peers", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(withoutHead(stdout)).toBe(
       "edge-2.example.net connected for 6 h\n" +
@@ -228,7 +229,7 @@ describe("holdfast peers", () => {
         "  session from it directly (default path) for 12 h: flows 1 now, 4 in all; 1.5 kB in, 2.5 kB out\n" +
         "gw-2.example.net reachable\n",
     );
-    const json = await holdfast(["peers", "--json", "--run", agent.runDir]);
+    const json = await runVerb(["peers", "--json", "--run", agent.runDir]);
     expect(PeersReport.parse(JSON.parse(json.stdout))).toEqual(JSON.parse(JSON.stringify(agent.provider.peersNow)));
   });
 
@@ -236,7 +237,7 @@ describe("holdfast peers", () => {
     await using agent = await startLocalAgent();
     const overlay = { ...overlayUp, reason: "it does not answer" };
     agent.provider.peersNow = { schema: 1, overlay, dataPlane: "unknown", issues: [], peers: [] };
-    const { code, stdout } = await holdfast(["peers", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["peers", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/: it does not answer\nthe domain document lists no other node\n$/);
   });

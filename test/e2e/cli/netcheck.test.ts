@@ -8,6 +8,7 @@ import { someCall } from "../../support/fake-call.ts";
 import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { httpAnswer, startRawAgent } from "../../support/control-plane/raw-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 import { GATEWAY_1 } from "../../support/overlay/scripted-tunnels.ts";
 import { startGateway } from "../../unit/cli/netcheck/rig.ts";
@@ -70,12 +71,12 @@ describe("holdfast netcheck", () => {
     agent.provider.currentStatus = someStatus({
       session: { state: "waiting", since: Date.now() - 7_200_500, attempt: 3, reason },
     });
-    const { code, stdout } = await holdfast(["netcheck", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["netcheck", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/FAIL agent +it has no session \(waiting for 2 h\): nobody answers\n +fix: /);
     expect(stdout).toMatch(/FAIL tls +it has another key than the gateway's\n +fix: exempt 127\.0\.0\.1:\d+ from TLS/);
     expect(stdout).toMatch(/FAIL tunnel +down for 2 h: another key\n +fix: .*\n3 of \d+ checks failed\n$/);
-    const json = await holdfast(["netcheck", "--json", "--run", agent.runDir]);
+    const json = await runVerb(["netcheck", "--json", "--run", agent.runDir]);
     expect(json.code).toBe(5);
     const report = NetworkReport.parse(JSON.parse(json.stdout));
     expect(report.verdict).toBe("fail");
@@ -103,7 +104,7 @@ describe("holdfast netcheck", () => {
   it("exits 4 if the node is not registered, with and without an agent", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentStatus = someStatus({ node: null, session: { state: "unregistered", since: 1, attempt: 0 } });
-    const online = await holdfast(["netcheck", "--run", agent.runDir]);
+    const online = await runVerb(["netcheck", "--run", agent.runDir]);
     expect(online.code).toBe(4);
     expect(online.stdout).toContain("this node is not registered: 'holdfast register' does it");
     await using dirs = await someDirectories();
@@ -115,8 +116,8 @@ describe("holdfast netcheck", () => {
 
   it("reports an agent that hangs or sends garbage as such", async () => {
     await using hung = await startRawAgent(() => undefined);
-    expect((await holdfast(["netcheck", "--timeout", "0.3", "--run", hung.runDir])).code).toBe(6);
+    expect((await runVerb(["netcheck", "--timeout", "0.3", "--run", hung.runDir])).code).toBe(6);
     await using odd = await startRawAgent((socket) => void socket.end(httpAnswer('{"schema":2}')));
-    expect((await holdfast(["netcheck", "--run", odd.runDir])).stderr).toContain("restart the agent");
+    expect((await runVerb(["netcheck", "--run", odd.runDir])).stderr).toContain("restart the agent");
   });
 });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { InputError } from "../../../src/errors.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -49,8 +50,8 @@ describe("holdfast plan", () => {
     const text =
       "services: change web: target 1 → 2\nconnectors: change tcp 127.0.0.1:1: maxmbps 10 → 20\n" +
       "services: service-down: services.items.a: no answer\n2 steps\n";
-    expect((await holdfast(["plan", "--run", agent.runDir])).stdout).toBe(text);
-    const json = JSON.parse((await holdfast(["plan", "--json", "--run", agent.runDir])).stdout) as unknown;
+    expect((await runVerb(["plan", "--run", agent.runDir])).stdout).toBe(text);
+    const json = JSON.parse((await runVerb(["plan", "--json", "--run", agent.runDir])).stdout) as unknown;
     expect(json).toEqual(agent.provider.currentPlan);
   });
 
@@ -59,7 +60,7 @@ describe("holdfast plan", () => {
     const file = join(tempDir(), "node.json");
     for (const text of ["[]", "{", '{"connectorz":{}}', '{"connectors":7}']) {
       writeFileSync(file, text);
-      expect((await holdfast(["plan", "--document", file, "--run", agent.runDir])).code).toBe(2);
+      expect((await runVerb(["plan", "--document", file, "--run", agent.runDir])).code).toBe(2);
     }
     expect(agent.provider.requested).toEqual([]);
   });
@@ -68,7 +69,7 @@ describe("holdfast plan", () => {
 describe("holdfast why", () => {
   it("exits 0 when there is nothing, 5 with the reasons otherwise", async () => {
     await using agent = await startLocalAgent();
-    expect((await holdfast(["why", "--run", agent.runDir])).stdout).toBe("everything is as it should be\n");
+    expect((await runVerb(["why", "--run", agent.runDir])).stdout).toBe("everything is as it should be\n");
     const now = Date.now();
     agent.provider.reasons = [
       {
@@ -80,7 +81,7 @@ describe("holdfast why", () => {
         lastAttempt: now - 10_800_000,
       },
     ];
-    const { code, stdout } = await holdfast(["why", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["why", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(for 2 h, tried 3 h ago\)/);
   });
@@ -90,7 +91,7 @@ describe("holdfast why", () => {
     const now = Date.now();
     const message = "node: identity-lost: the keys are gone";
     agent.provider.reasons = [{ section: "node", code: "identity-lost", message, since: now, lastAttempt: now }];
-    const { stdout } = await holdfast(["why", "--run", agent.runDir]);
+    const { stdout } = await runVerb(["why", "--run", agent.runDir]);
     expect(stdout).toMatch(/^node +identity-lost the keys are gone \(/);
   });
 
@@ -99,7 +100,7 @@ describe("holdfast why", () => {
     const at = { since: Date.now(), lastAttempt: Date.now() };
     const notice = { section: "connectors", item: "connectors.c1", code: "E_V1_ON_V2", message: "ignored", ...at };
     agent.provider.reasons = [{ ...notice, notice: true }];
-    const well = await holdfast(["why", "--run", agent.runDir]);
+    const well = await runVerb(["why", "--run", agent.runDir]);
     expect([well.code, well.stdout]).toEqual([
       0,
       expect.stringMatching(
@@ -107,7 +108,7 @@ describe("holdfast why", () => {
       ),
     ]);
     agent.provider.reasons.push({ section: "services", code: "timeout", message: "too slow", ...at });
-    const { code, stdout } = await holdfast(["why", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["why", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout).toMatch(/^services +timeout .*\nconnectors\.c1 +notice /);
   });
@@ -118,7 +119,7 @@ describe("holdfast config show", () => {
     await using agent = await startLocalAgent();
     agent.provider.currentConfig = { connectors: { a: 1 }, core: { b: 2 } };
     const show = async (...rest: string[]): Promise<unknown> =>
-      JSON.parse((await holdfast(["config", "show", ...rest, "--run", agent.runDir])).stdout);
+      JSON.parse((await runVerb(["config", "show", ...rest, "--run", agent.runDir])).stdout);
     expect(await show()).toEqual({ connectors: { a: 1 }, core: { b: 2 } });
     expect(await show("core")).toEqual({ core: { b: 2 } });
     expect(await show("vpn")).toEqual({});
@@ -126,21 +127,21 @@ describe("holdfast config show", () => {
     agent.provider.currentConfig = { exec: exec("correct-horse") };
     expect(await show("exec")).toEqual({ exec: exec("***") });
     expect(await show("exec", "--secrets")).toEqual({ exec: exec("correct-horse") });
-    const { code, stderr } = await holdfast(["config", "show", "connector", "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["config", "show", "connector", "--run", agent.runDir]);
     expect(code).toBe(2);
     expect(stderr).toContain("did you mean connectors?");
-    expect((await holdfast(["config", "hide", "--run", agent.runDir])).code).toBe(2);
+    expect((await runVerb(["config", "hide", "--run", agent.runDir])).code).toBe(2);
   });
 });
 
 describe("holdfast rollback", () => {
   it("rolls back, or only plans it, with the node's document by default", async () => {
     await using agent = await startLocalAgent();
-    const { code, stdout } = await holdfast(["rollback", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["rollback", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^the node document goes back from version 8 to 7, until/);
     expect(agent.provider.requested.at(-1)).toEqual({ document: "node", plan: false });
-    const planned = await holdfast(["rollback", "--document", "domain", "--plan", "--run", agent.runDir]);
+    const planned = await runVerb(["rollback", "--document", "domain", "--plan", "--run", agent.runDir]);
     expect(planned.stdout).toMatch(
       /^going back from version 8 to 7 of the domain document would take:\nnothing to do\n$/,
     );
@@ -149,11 +150,11 @@ describe("holdfast rollback", () => {
 
   it("refuses an unknown document before any request, and prints why the agent refuses", async () => {
     await using agent = await startLocalAgent();
-    const wrong = await holdfast(["rollback", "--document", "nod", "--run", agent.runDir]);
+    const wrong = await runVerb(["rollback", "--document", "nod", "--run", agent.runDir]);
     expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("did you mean node?")]);
     expect(agent.provider.requested).toEqual([]);
     agent.provider.thrown = new InputError("not-found", "no node document before version 1 is kept");
-    const refused = await holdfast(["rollback", "--run", agent.runDir]);
+    const refused = await runVerb(["rollback", "--run", agent.runDir]);
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("before version 1")]);
   });
 });

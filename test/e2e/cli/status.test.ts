@@ -4,6 +4,7 @@ import { exitCodes } from "../../../src/cli/frame/exit-codes.ts";
 import { standing, statusText } from "../../../src/cli/text/status-view.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 
 const ESC = "\u001b";
@@ -29,7 +30,7 @@ describe("holdfast status", () => {
 
   it("exits 3 without an agent, with the socket it tried", async () => {
     await using dirs = await someDirectories();
-    const { code, stdout, stderr } = await holdfast(["status", "--json", "--run", dirs.runDir]);
+    const { code, stdout, stderr } = await runVerb(["status", "--json", "--run", dirs.runDir]);
     expect(code).toBe(3);
     expect(stderr).toBe(
       `holdfast: no agent answers on ${dirs.runDir}/agent.sock: start one with 'holdfast agent --run ${dirs.runDir}', or name its run directory with --run\n`,
@@ -41,16 +42,16 @@ describe("holdfast status", () => {
 
   it("exits 3 when the agent died and left its socket", async () => {
     await using agent = await startLocalAgent();
-    const { code } = await holdfast(["status", "--run", agent.runDir]);
+    const { code } = await runVerb(["status", "--run", agent.runDir]);
     expect(code).toBe(0);
     await agent.close();
-    expect((await holdfast(["status", "--run", agent.runDir])).code).toBe(3);
+    expect((await runVerb(["status", "--run", agent.runDir])).code).toBe(3);
   });
 
   it("exits 4 when the node is not registered", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentStatus = someStatus({ node: null, session: { state: "unregistered", since: 0, attempt: 0 } });
-    const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["status", "--run", agent.runDir]);
     expect(code).toBe(4);
     expect(stdout).toContain("not registered: run 'holdfast register");
   });
@@ -60,7 +61,7 @@ describe("holdfast status", () => {
     const reason = { code: "ECONNREFUSED", message: "connection refused" };
     const session = { state: "waiting" as const, since: Date.now(), attempt: 3, retryAt: Date.now() + 30_500, reason };
     agent.provider.currentStatus = someStatus({ session });
-    const { code, stdout } = await holdfast(["status", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["status", "--run", agent.runDir]);
     expect(code).toBe(5);
     expect(stdout.replace(/\s+/g, " ")).toMatch(/waiting .*attempt 3, next in \d+ s, ECONNREFUSED: connection refused/);
   });
@@ -81,11 +82,11 @@ describe("holdfast status", () => {
     await using agent = await startLocalAgent();
     const message = `${ESC}[2J${ESC}]0;owned\u0007\u009b31mnasty\u202e\r\nsecond`;
     agent.provider.currentStatus = someStatus({ faults: [{ code: "x", message, since: 0 }] });
-    const shown = await holdfast(["status", "--run", agent.runDir]);
+    const shown = await runVerb(["status", "--run", agent.runDir]);
     expect(shown.code).toBe(5);
     expect(shown.stdout).toContain("nasty second");
     expect(shown.stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
-    const { stdout } = await holdfast(["status", "--json", "--run", agent.runDir]);
+    const { stdout } = await runVerb(["status", "--json", "--run", agent.runDir]);
     expect(stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
     expect(Status.parse(JSON.parse(stdout)).faults[0]?.message).toBe(message);
   });
@@ -120,7 +121,7 @@ describe("standing", () => {
     expect(standing(someStatus(), verdict)).toBe(expected);
     await using agent = await startLocalAgent();
     agent.provider.currentHealth = { schema: 1, verdict, items: [] };
-    const codes = ["status", "health"].map(async (verb) => (await holdfast([verb, "--run", agent.runDir])).code);
+    const codes = ["status", "health"].map(async (verb) => (await runVerb([verb, "--run", agent.runDir])).code);
     expect(await Promise.all(codes)).toEqual(Array(2).fill(exitCodes[expected].code));
   });
 });

@@ -3,6 +3,7 @@ import { HostError, InputError } from "../../../src/errors.ts";
 import { LocalError, TriggerLine } from "../../../src/protocol/local/answers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { httpAnswer, startRawAgent } from "../../support/control-plane/raw-agent.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 
 const ESC = "\u001b";
@@ -40,7 +41,7 @@ describe("holdfast trigger", () => {
   ])("prints the result %j", async (body, shown) => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "result", body }];
-    const { code, stdout } = await holdfast(["trigger", "tg-nc", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["trigger", "tg-nc", "--run", agent.runDir]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: shown });
   });
 
@@ -50,7 +51,7 @@ describe("holdfast trigger", () => {
       { kind: "progress", seq: 0, channel: "stdout", data: `${ESC}[31mred\u009b\n` },
       { kind: "result", body: { exitCode: "1" } },
     ];
-    const { code, stdout } = await holdfast(["trigger", "tg-ping", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["trigger", "tg-ping", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(stdout).not.toMatch(/[^\P{Cc}\n]/u);
     expect(
@@ -76,14 +77,14 @@ describe("holdfast trigger", () => {
     [`{"x":"${"y".repeat(70_000)}"}`, "exceed the limit"],
   ])("refuses a body that is not an object", async (body, message) => {
     await using agent = await startLocalAgent();
-    const { code, stderr } = await holdfast(["trigger", "tg-ping", body, "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["trigger", "tg-ping", body, "--run", agent.runDir]);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
     expect(agent.provider.requested).toEqual([]);
   });
 
   it.each([".tg-ping", "../status", "a b", "", "x".repeat(65)])("refuses an event of another form", async (event) => {
-    const { code, stderr } = await holdfast(["trigger", event]);
+    const { code, stderr } = await runVerb(["trigger", event]);
     expect(code).toBe(2);
     expect(stderr).toContain("cannot be the name of a trigger event");
   });
@@ -91,7 +92,7 @@ describe("holdfast trigger", () => {
   it("suggests the nearest event", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "error", code: "unknown-event", message: "no trigger event tg-pnig" }];
-    const { code, stdout, stderr } = await holdfast(["trigger", "tg-pnig", "--json", "--run", agent.runDir]);
+    const { code, stdout, stderr } = await runVerb(["trigger", "tg-pnig", "--json", "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toBe("holdfast: tg-pnig failed: no trigger event tg-pnig: did you mean tg-ping?\n");
     expect(LocalError.parse(JSON.parse(stdout)).error.code).toBe("unknown-event");
@@ -129,11 +130,11 @@ describe("holdfast trigger", () => {
         if (beats === 40) clearInterval(timer);
       }, 100);
     });
-    expect((await holdfast(["trigger", "tg-ping", "--timeout", "3", "--run", agent.runDir])).code).toBe(0);
+    expect((await runVerb(["trigger", "tg-ping", "--timeout", "3", "--run", agent.runDir])).code).toBe(0);
   });
 
   it("exits 3 without an agent", async () => {
     await using dirs = await someDirectories();
-    expect((await holdfast(["trigger", "tg-ping", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["trigger", "tg-ping", "--run", dirs.runDir])).code).toBe(3);
   });
 });

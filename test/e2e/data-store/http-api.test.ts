@@ -1,9 +1,9 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
-import { expect, onTestFinished, test } from "vitest";
+import { afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import {
   DataStoreListing,
@@ -11,9 +11,11 @@ import {
   TaskStarted,
   type DataStoreTask,
 } from "../../../src/protocol/triggers/data-store.ts";
+import { fileEnd } from "../../support/file-end.ts";
 import { startPacedFiles } from "../../support/data-store/paced-files.ts";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
 import { startHoldfast } from "../../support/run-holdfast.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -39,12 +41,12 @@ async function aFileServer() {
   return { url: `http://127.0.0.1:${port}`, posted };
 }
 
-async function aNode() {
-  const dir = tempDir();
+async function startNode() {
+  const dir = tempDir(onFinished);
   const config = join(dir, "agent.json");
   writeFileSync(config, JSON.stringify({ dataStore: { allowAddresses: ["127.0.0.1"] } }));
-  const controller = await startController(dir, await freePort());
-  const agent = await startAgent(join(dir, "node"), { more: ["--config", config] });
+  const controller = await startController(dir, await freePort(), [], { onFinished });
+  const agent = await startAgent(join(dir, "node"), { more: ["--config", config], onFinished });
   const uid = await registerNode(controller, agent, "edge");
   const call = (method: string, path: string, body?: unknown) =>
     controller.call(method, `/v2/node/${uid}/${path}`, body);
@@ -62,8 +64,21 @@ async function aNode() {
   return { controller, agent, uid, call, store, tasks, ended, names, root: join(agent.stateDir, "data-store") };
 }
 
+const onFinished = fileEnd();
+/** Tests share the node: each leaves an empty data store, and its tasks. */
+let node: Awaited<ReturnType<typeof startNode>>;
+
+beforeAll(async () => {
+  node = await startNode();
+});
+
+afterEach(() => {
+  const made = readdirSync(node.root).filter((name) => !["images", "volumes"].includes(name));
+  for (const name of made) rmSync(join(node.root, name), { recursive: true });
+});
+
 test("the HTTP API of a data store audits each operation without possible credentials", async () => {
-  const { controller, uid, store, tasks, ended, names, root } = await aNode();
+  const { controller, uid, store, tasks, ended, names, root } = node;
   const { url, posted } = await aFileServer();
 
   expect(await store("POST", "/mkdir", { filename: "/isos/old" })).toEqual({ status: 200, body: {} });
@@ -106,7 +121,7 @@ test("the HTTP API of a data store audits each operation without possible creden
 });
 
 test("each refusal of a data store has its status, and nothing outside it is accessible", async () => {
-  const { store, root } = await aNode();
+  const { store, root } = node;
   await store("POST", "/mkdir", { filename: "a" });
   symlinkSync("/etc", join(root, "a", "etc"));
   const refused = async (method: string, path: string, body: object) => (await store(method, path, body)).status;
@@ -120,7 +135,7 @@ test("each refusal of a data store has its status, and nothing outside it is acc
 });
 
 test("ten thousand entries on many levels pass the session completely", async () => {
-  const { store, root, agent, controller, uid } = await aNode();
+  const { store, root, agent, controller, uid } = node;
   const deep = Array.from({ length: 14 }, (_, at) => `level-${at}`).join("/");
   mkdirSync(join(root, deep), { recursive: true });
   writeFileSync(join(root, deep, "bottom"), "x");
@@ -142,8 +157,66 @@ test("ten thousand entries on many levels pass the session completely", async ()
   expect(JSON.parse(stdout)).toEqual(listing.body);
 });
 
+test("Ctrl-C on the command line cancels a transfer, and a second one leaves it to the node", async () => {
+  const { agent, root, tasks } = node;
+  const files = await startPacedFiles(200_000);
+  files.allow(100_000);
+  const get = (name: string) => {
+    const words = ["data-store", "get", `${files.url}/${name}`, "--run", agent.runDir];
+    return startHoldfast([...words, "--timeout", "120"]);
+  };
+  const begun = async (path: string) => {
+    const isHalf = async () => (await tasks()).some((task) => task.path === path && task.progress?.bytes === 100_000);
+    await waitFor(`${path} is half-way`, isHalf);
+  };
+  const mine = async () => (await tasks()).filter(({ path = "" }) => ["first", "second"].includes(path));
+  const first = get("first");
+  await begun("first");
+  first.child.kill("SIGINT");
+  const { code, stderr } = await first.finished;
+  expect(code).toBe(130);
+  expect(stderr).toMatch(/^cancelling: Ctrl-C again leaves it to the node\ncancelled after 100\.0 kB\n$/);
+  expect(await mine()).toMatchObject([{ path: "first", status: "Cancelled" }]);
+  expect(readdirSync(root).sort()).toEqual(["images", "volumes"]);
+
+  const second = get("second");
+  await begun("second");
+  // A node that does not answer delays nobody.
+  agent.process.kill("SIGSTOP");
+  second.child.kill("SIGINT");
+  await second.until(/cancelling/);
+  second.child.kill("SIGINT");
+  expect((await second.finished).stderr).toBe("cancelling: Ctrl-C again leaves it to the node\n");
+  expect(second.child.signalCode).toBe("SIGINT");
+  agent.process.kill("SIGCONT");
+  expect((await mine()).map(({ path }) => path)).toEqual(["first", "second"]);
+});
+
+test("the command line moves files and shows them", async () => {
+  const { agent, root, tasks } = node;
+  const { url, posted } = await aFileServer();
+  const run = (...words: readonly string[]) => runVerb(["data-store", ...words, "--run", agent.runDir]);
+  const got = await run("get", `${url}/file/a.iso?x=1`, "isos/", "--sha256", sha256);
+  expect(got).toMatchObject({ code: 0, stderr: "" });
+  expect(got.stdout).toMatch(/isos\/a\.iso: .*3\.0 MB/);
+  expect(readFileSync(join(root, "isos/a.iso")).equals(content)).toBe(true);
+  expect((await run("put", "isos/a.iso", `${url}/up`)).code).toBe(0);
+  expect(posted[0]?.body.equals(content)).toBe(true);
+  const failed = await run("get", `${url}/file`, "isos/b.iso", "--sha256", "0".repeat(64));
+  expect(failed.code).toBe(1);
+  expect((await run("ls", "isos")).stdout).toMatch(/3\.0 MB {2}a\.iso\n/);
+  expect((await run("mkdir", "isos/new")).stdout).toBe("isos/new: made\n");
+  expect((await run("rm", "isos")).stdout).toBe("isos: removed\n");
+  expect((await run("rm", "isos")).code).toBe(1);
+  const detached = await run("get", `${url}/file`, "late.iso", "--detach");
+  const id = detached.stdout.trim();
+  await waitFor("the task to end", async () => (await tasks()).some((one) => one.id === id && one.eTime !== undefined));
+  expect((await run("tasks")).stdout).toContain(id.slice(0, 8));
+  expect((await run("tasks", "clear", id.slice(0, 13))).stdout).toBe(`${id}: cleared\n`);
+});
+
 test("images are registered for existing files, and removed with their files or without", async () => {
-  const { call, root, controller, agent, uid } = await aNode();
+  const { call, root, controller, agent, uid } = node;
   const path = join(root, "images", "win.raw");
   await call("POST", "data-store/mkdir", { filename: "images" });
   writeFileSync(path, "");
@@ -167,6 +240,7 @@ test("images are registered for existing files, and removed with their files or 
 
   writeFileSync(path, "x");
   await call("POST", "kvm/image", image);
+  // The last test: none needs the agent after it.
   await agent.end("SIGTERM");
   await waitFor("the node to be offline", async () => {
     const { body } = await controller.call("GET", `/node/${uid}`);
@@ -177,61 +251,4 @@ test("images are registered for existing files, and removed with their files or 
   expect(await present()).toHaveLength(1);
   expect((await call("DELETE", `kvm/image/${image.id}`)).status).toBe(200);
   expect(readFileSync(path, "utf8")).toBe("x");
-});
-
-test("Ctrl-C on the command line cancels a transfer, and a second one leaves it to the node", async () => {
-  const { agent, root, tasks } = await aNode();
-  const files = await startPacedFiles(200_000);
-  files.allow(100_000);
-  const get = (name: string) => {
-    const words = ["data-store", "get", `${files.url}/${name}`, "--run", agent.runDir];
-    return startHoldfast([...words, "--timeout", "120"]);
-  };
-  const begun = async (path: string) => {
-    const isHalf = async () => (await tasks()).some((task) => task.path === path && task.progress?.bytes === 100_000);
-    await waitFor(`${path} is half-way`, isHalf);
-  };
-  const first = get("first");
-  await begun("first");
-  first.child.kill("SIGINT");
-  const { code, stderr } = await first.finished;
-  expect(code).toBe(130);
-  expect(stderr).toMatch(/^cancelling: Ctrl-C again leaves it to the node\ncancelled after 100\.0 kB\n$/);
-  expect(await tasks()).toMatchObject([{ path: "first", status: "Cancelled" }]);
-  expect(readdirSync(root).sort()).toEqual(["images", "volumes"]);
-
-  const second = get("second");
-  await begun("second");
-  // A node that does not answer delays nobody.
-  agent.process.kill("SIGSTOP");
-  second.child.kill("SIGINT");
-  await second.until(/cancelling/);
-  second.child.kill("SIGINT");
-  expect((await second.finished).stderr).toBe("cancelling: Ctrl-C again leaves it to the node\n");
-  expect(second.child.signalCode).toBe("SIGINT");
-  agent.process.kill("SIGCONT");
-  expect((await tasks()).map(({ path }) => path)).toEqual(["first", "second"]);
-});
-
-test("the command line moves files and shows them", async () => {
-  const { agent, root, tasks } = await aNode();
-  const { url, posted } = await aFileServer();
-  const run = (...words: readonly string[]) => holdfast(["data-store", ...words, "--run", agent.runDir]);
-  const got = await run("get", `${url}/file/a.iso?x=1`, "isos/", "--sha256", sha256);
-  expect(got).toMatchObject({ code: 0, stderr: "" });
-  expect(got.stdout).toMatch(/isos\/a\.iso: .*3\.0 MB/);
-  expect(readFileSync(join(root, "isos/a.iso")).equals(content)).toBe(true);
-  expect((await run("put", "isos/a.iso", `${url}/up`)).code).toBe(0);
-  expect(posted[0]?.body.equals(content)).toBe(true);
-  const failed = await run("get", `${url}/file`, "isos/b.iso", "--sha256", "0".repeat(64));
-  expect(failed.code).toBe(1);
-  expect((await run("ls", "isos")).stdout).toMatch(/3\.0 MB {2}a\.iso\n/);
-  expect((await run("mkdir", "isos/new")).stdout).toBe("isos/new: made\n");
-  expect((await run("rm", "isos")).stdout).toBe("isos: removed\n");
-  expect((await run("rm", "isos")).code).toBe(1);
-  const detached = await run("get", `${url}/file`, "late.iso", "--detach");
-  const id = detached.stdout.trim();
-  await waitFor("the task to end", async () => (await tasks()).some((one) => one.id === id && one.eTime !== undefined));
-  expect((await run("tasks")).stdout).toContain(id.slice(0, 8));
-  expect((await run("tasks", "clear", id.slice(0, 13))).stdout).toBe(`${id}: cleared\n`);
 });

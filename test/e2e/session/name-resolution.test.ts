@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { inNetworkOf, PRIVATE_NETWORK, privateNames } from "../../support/network/private-machine.ts";
@@ -18,7 +18,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const NAME = "cp.holdfast.test";
 
-test("with the resolver down, the last good address is used, also after a restart", async () => {
+test("with the resolver down, the last good address is used, also after a restart; without one an unknown name is the reason", async () => {
   const dir = tempDir();
   const names = privateNames(dir);
   names.setHosts([`127.0.0.1 ${NAME}`]);
@@ -36,26 +36,21 @@ test("with the resolver down, the last good address is used, also after a restar
   // A newer answer of the resolver is used.
   names.setHosts([`127.0.0.9 ${NAME}`, `127.0.0.1 ${NAME}`]);
   await untilAnotherSession(again, () => proxy.reset());
-});
 
-test("reports an unknown name as the reason", async () => {
-  const dir = tempDir();
-  const names = privateNames(dir);
-  names.setHosts([`127.0.0.1 ${NAME}`]);
-  const { agent, proxy } = await startStage(dir, { host: NAME, isTls: true, agent: { within: names.within } });
-  await agent.end();
-  execFileSync("rm", [join(dir, "node/state/identity/addresses.json")]);
-  names.setHosts([]);
-  const again = await startAgent(join(dir, "node"), { within: names.within });
-  const { session } = await untilReason(again, ["resolve-failed"]);
-  expect(session.reason?.message).toContain(NAME);
-  names.setHosts([`127.0.0.1 ${NAME}`]);
-  await untilOnline(again);
-  expect(proxy.connections).toBeGreaterThan(0);
   await again.end();
+  const addresses = join(dir, "node/state/identity/addresses.json");
+  rmSync(addresses);
+  names.setHosts([]);
+  const unknowing = await startAgent(join(dir, "node"), { within: names.within });
+  const { session: refused } = await untilReason(unknowing, ["resolve-failed"]);
+  expect(refused.reason?.message).toContain(NAME);
+  names.setHosts([`127.0.0.1 ${NAME}`]);
+  await untilOnline(unknowing);
+  expect(proxy.connections).toBeGreaterThan(0);
+  await unknowing.end();
 
   // A configured address needs no name server.
-  execFileSync("rm", [join(dir, "node/state/identity/addresses.json")]);
+  rmSync(addresses);
   names.setHosts([]);
   const config = join(dir, "agent.json");
   writeFileSync(config, JSON.stringify({ hosts: { [NAME]: ["127.0.0.1"] } }));
@@ -86,7 +81,7 @@ test("with a resolver that never answers, the node recovers by itself, without b
   await agent.end();
 
   // Without one it waits for the resolver to know the name.
-  const forget = (): void => void execFileSync("rm", [join(dir, "node/state/identity/addresses.json")]);
+  const forget = (): void => rmSync(join(dir, "node/state/identity/addresses.json"));
   forget();
   const again = await startAgent(join(dir, "node"), { within: names.within });
   await untilReason(again, ["resolve-failed"]);
