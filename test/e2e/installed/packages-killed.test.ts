@@ -1,11 +1,11 @@
-import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { inLanes } from "../../support/network/lanes.ts";
 import { machineCopy, type Ended, type MachineCopy } from "../../support/machine/machine-copy.ts";
 import { sampleOf } from "../../support/sample.ts";
 import { releaseKey, smallRelease } from "../../support/upgrades/small-release.ts";
-import { memoryDir } from "../../support/temp-dir.ts";
 
 const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
 const FIRST = "0.1.20260101-0000";
@@ -33,6 +33,7 @@ const KINDS = [
   { kind: "the tarball", before: "mv /usr/bin/dpkg /usr/bin/no-dpkg" },
 ] as const;
 
+/** The machines of a kind, which its tests only copy. */
 interface Stage extends AsyncDisposable {
   readonly given: string;
   /** Without Holdfast. */
@@ -44,7 +45,7 @@ interface Stage extends AsyncDisposable {
 }
 
 async function staged(before: string): Promise<Stage> {
-  const folder = memoryDir();
+  const folder = mkdtempSync(join(tmpdir(), "hf-"));
   const given = join(folder, "given");
   mkdirSync(given);
   const signer = await releaseKey(given);
@@ -66,7 +67,10 @@ async function staged(before: string): Promise<Stage> {
     bare,
     installed: await prepared.again(),
     run,
-    [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose](),
+    async [Symbol.asyncDispose]() {
+      await machine[Symbol.asyncDispose]();
+      rmSync(folder, { recursive: true, force: true });
+    },
   };
 }
 
@@ -139,10 +143,13 @@ const runOf = (command: string, at: number, mode: string, name: string): string 
   `python3 /given/kill-at.py ${at} ${mode} /given/${name} ${command}`;
 
 describe.each(KINDS)("$kind", ({ before, kind }) => {
+  let stage: Stage;
+  beforeAll(async () => void (stage = await staged(before)));
+  afterAll(() => stage[Symbol.asyncDispose]());
+
   it.each(CASES)(
     "$what, killed anywhere and repeated, completes",
     async ({ what, command, from, meanwhile, check }) => {
-      await using stage = await staged(before);
       const { given, run } = stage;
       const linesOf = (name: string): readonly string[] => readFileSync(join(given, name), "utf8").trim().split("\n");
       {
@@ -180,13 +187,10 @@ describe.each(KINDS)("$kind", ({ before, kind }) => {
     },
     LIMIT_MS,
   );
-});
 
-describe.each(KINDS)("$kind, on a full disk", ({ before, kind }) => {
   it(
-    "leaves the present version, reports why, and is installed once there is room",
+    "on a full disk leaves the present version, reports why, and is installed once there is room",
     async () => {
-      await using stage = await staged(before);
       const { run } = stage;
       const command = "sh /given/second/install.sh";
       {
