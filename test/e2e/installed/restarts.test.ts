@@ -70,10 +70,8 @@ describe.skipIf(missing !== undefined)(
       flow.end();
       expect(await stage.pidOf(OVERLAY)).toBe(overlay);
       expect(differences(network, machineState(stage.machine.within))).toEqual([]);
-      await stage.machine.sh(
-        `rm -r /run/systemd/system/${AGENT}.d && systemctl daemon-reload && systemctl restart ${AGENT}`,
-      );
-      await stage.untilOnline();
+      // The next start has the usual limits.
+      await stage.machine.sh(`rm -r /run/systemd/system/${AGENT}.d && systemctl daemon-reload`);
     });
 
     test("an agent that runs out of memory recovers, and loses no flow", async () => {
