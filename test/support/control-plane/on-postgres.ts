@@ -30,6 +30,8 @@ export const NOT_ON_POSTGRES: readonly string[] = [
   "a damaged database is named and left as it is",
   "the token is nowhere in the database",
   "a node that cannot be stored hears that it is not to blame",
+  "failures of the store are logged once a minute",
+  "a document is followed once it can be stored",
   "who does not come back after a crash or a restart is missed",
   "a right to one node, and the right to see or manage nodes, activates none",
   // Expect an order of calls that begin at the same time, which connections do not keep.
