@@ -6,11 +6,11 @@ const WINDOW_MS = 60_000;
 const MAX_KINDS = 256;
 const OTHER_KINDS = "other";
 
-interface Warnings {
-  warn(fields: object, message: string): void;
-}
+type Level = "warn" | "error";
+type Log = Readonly<Record<Level, (fields: object, message: string) => void>>;
 
 interface Counted {
+  readonly level: Level;
   readonly message: string;
   readonly endsAt: number;
   repeated: number;
@@ -21,19 +21,28 @@ interface Counted {
  * logs the count as `repeated`. Share one instance among all connections, because each may repeat the same mistake.
  */
 export class AggregatedLog {
-  readonly #log: Warnings;
+  readonly #log: Log;
   readonly #clock: Clock;
   /** Counters by kind, the oldest first. */
   readonly #kinds = new Map<string, Counted>();
   #isTiming = false;
 
-  constructor(log: Warnings, clock: Clock) {
+  constructor(log: Log, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
   }
 
-  /** Logs or counts one line. `kind` identifies similar lines: a method or a code, never text from the peer. */
+  /** Logs or counts one warning. `kind` identifies similar lines: a method or a code, never text from the peer. */
   warn(kind: string, fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.#limit("warn", kind, fields, message);
+  }
+
+  /** Logs or counts one failure of our own, which `kind` identifies as for a warning. */
+  error(kind: string, fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.#limit("error", kind, fields, message);
+  }
+
+  #limit(level: Level, kind: string, fields: Readonly<Record<string, unknown>>, message: string): void {
     this.#endWindows();
     const key = this.#kinds.has(kind) || this.#kinds.size < MAX_KINDS ? kind : OTHER_KINDS;
     const counted = this.#kinds.get(key);
@@ -41,17 +50,17 @@ export class AggregatedLog {
       counted.repeated += 1;
       return;
     }
-    this.#kinds.set(key, { message, endsAt: this.#clock.elapsed() + WINDOW_MS, repeated: 0 });
-    this.#log.warn(fields, message);
+    this.#kinds.set(key, { level, message, endsAt: this.#clock.elapsed() + WINDOW_MS, repeated: 0 });
+    this.#log[level](fields, message);
     this.#time();
   }
 
   #endWindows(): void {
     const now = this.#clock.elapsed();
-    for (const [kind, { message, endsAt, repeated }] of this.#kinds) {
+    for (const [kind, { level, message, endsAt, repeated }] of this.#kinds) {
       if (endsAt > now) return;
       this.#kinds.delete(kind);
-      if (repeated > 0) this.#log.warn({ kind, repeated, seconds: WINDOW_MS / 1000 }, message);
+      if (repeated > 0) this.#log[level]({ kind, repeated, seconds: WINDOW_MS / 1000 }, message);
     }
   }
 

@@ -104,7 +104,7 @@ export class AgentRoutes {
   constructor(deps: AgentRoutesDeps) {
     this.#deps = deps;
     const { clock, activations, agentTokens, log } = deps;
-    this.#failures = new AggregatedLog({ warn: (fields, message) => log.error(fields, message) }, clock);
+    this.#failures = new AggregatedLog(log, clock);
     const unlimited = { limitsFailures: false };
     this.#posts = new Map([
       [
@@ -207,7 +207,7 @@ export class AgentRoutes {
       // The remaining body of a rejected request is not read.
       return answerError(response, status, error, BODY_NOT_READ.has(status) ? { connection: "close" } : {});
     }
-    this.#failures.warn(error instanceof AgentError ? error.code : "internal", { err: error }, "request failed");
+    this.#failures.error(error instanceof AgentError ? error.code : "internal", { err: error }, "request failed");
     if (error instanceof HostError && STORE_FAULTS.has(error.code)) {
       const { message } = error;
       return answerError(response, errorCodes["storage-unavailable"].http, { code: "storage-unavailable", message });

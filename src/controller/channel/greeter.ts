@@ -100,15 +100,14 @@ interface Stored {
 export class Greeter {
   readonly #deps: GreeterDeps;
   readonly #hooks: SessionHooks;
-  /** Our own failures, which nodes and strangers can cause again and again while the store fails. */
-  readonly #failures: AggregatedLog;
+  /** Limits lines that nodes and strangers can cause: about their mistakes, and about our own failures while the store fails. */
+  readonly #repeated: AggregatedLog;
   /** Nodes whose session is being stored. */
   readonly #entering = new Set<string>();
 
   constructor(deps: GreeterDeps) {
     this.#deps = deps;
-    const faults = new AggregatedLog(deps.log, deps.clock);
-    this.#failures = new AggregatedLog({ warn: (fields, message) => deps.log.error(fields, message) }, deps.clock);
+    this.#repeated = new AggregatedLog(deps.log, deps.clock);
     this.#hooks = {
       clock: deps.clock,
       handlers: deps.handlers,
@@ -119,7 +118,7 @@ export class Greeter {
       onRefused: (session, kind, message) =>
         deps.refusals.note(kind, { uid: session.uid, address: session.address, message }),
       onFault: ({ uid }, method, err) =>
-        faults.warn(`${uid} ${knownMethod(method)}`, { node: uid, method, err }, "message failed"),
+        this.#repeated.warn(`${uid} ${knownMethod(method)}`, { node: uid, method, err }, "message failed"),
     };
   }
 
@@ -167,7 +166,7 @@ export class Greeter {
         await this.#hello({ socket, stream, address, isDone: () => isDone, done }, frame, nonce);
         done();
       } catch (error) {
-        this.#failures.warn("hello", { err: toError(error) }, "hello failed");
+        this.#repeated.error("hello", { err: toError(error) }, "hello failed");
         done();
         closeSocket(socket, FAULT.code, FAULT.text, clock);
       }
@@ -293,7 +292,7 @@ export class Greeter {
       await work();
       return true;
     } catch (error) {
-      this.#failures.warn(uid, { node: uid, err: toError(error) }, "cannot store session");
+      this.#repeated.error(uid, { node: uid, err: toError(error) }, "cannot store session");
       return false;
     }
   }

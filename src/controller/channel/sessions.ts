@@ -68,7 +68,7 @@ export class Sessions {
 
   constructor(deps: SessionsDeps) {
     this.#deps = deps;
-    this.#failures = new AggregatedLog({ warn: (fields, message) => deps.log.error(fields, message) }, deps.clock);
+    this.#failures = new AggregatedLog(deps.log, deps.clock);
     const now = deps.clock.elapsed();
     // The events that were withheld are recorded once the connections are stable.
     this.#flapping = new Map(deps.withheld.map((uid) => [uid, { recent: [now], sinceRaised: 0 }]));
@@ -229,7 +229,7 @@ export class Sessions {
       this.#setFlapping(uid, settled.state);
     } catch (error) {
       // A full disk must not affect the sessions of other nodes.
-      this.#failures.warn(uid, { node: uid, err: toError(error) }, "cannot store disconnect");
+      this.#failures.error(uid, { node: uid, err: toError(error) }, "cannot store disconnect");
     }
   }
 

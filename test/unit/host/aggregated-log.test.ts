@@ -5,7 +5,9 @@ import { FakeClock } from "../../support/fake-clock.ts";
 function stage() {
   const clock = new FakeClock();
   const lines: object[] = [];
-  const log = new AggregatedLog({ warn: (fields: object, msg: string) => void lines.push({ ...fields, msg }) }, clock);
+  const warn = (fields: object, msg: string): void => void lines.push({ ...fields, msg });
+  const error = (fields: object, msg: string): void => void lines.push({ ...fields, msg, level: "error" });
+  const log = new AggregatedLog({ warn, error }, clock);
   return { clock, lines, log };
 }
 
@@ -18,6 +20,16 @@ test("logs the first line of a kind at once, the others of a minute as a count a
   expect(lines.slice(2)).toEqual([{ kind: "bad", repeated: 199_999, seconds: 60, msg: "refused" }]);
   log.warn("bad", { i: 1 }, "refused");
   expect(lines.slice(3)).toEqual([{ i: 1, msg: "refused" }]);
+});
+
+test("logs failures as errors, their count too", async () => {
+  const { clock, lines, log } = stage();
+  for (let i = 0; i < 3; i += 1) log.error("disk", { i }, "not stored");
+  await clock.advance(60_000);
+  expect(lines).toEqual([
+    { i: 0, msg: "not stored", level: "error" },
+    { kind: "disk", repeated: 2, seconds: 60, msg: "not stored", level: "error" },
+  ]);
 });
 
 test("each kind has its own minute, and no timer remains once all are over", async () => {

@@ -58,10 +58,11 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
   const online: Connection[] = [];
   let offline = 0;
   let deletions = 0;
+  const noted = (fields: object, message: string): void => void mistakes.push({ ...fields, message });
   const session = new Session({
     clock,
     log: pino({ level: "silent" }),
-    mistakes: new AggregatedLog({ warn: (fields, message) => void mistakes.push({ ...fields, message }) }, logClock),
+    mistakes: new AggregatedLog({ warn: noted, error: noted }, logClock),
     open: webSocketTransport(hostDialler(clock, { noProxy: [] }), clock, () => clock.now()),
     party,
     handlers: () => ({ "trigger.run": () => ({ ran: true }) }),
