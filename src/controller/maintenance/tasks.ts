@@ -87,7 +87,7 @@ function settingsOf(
   passwordFile: string | undefined,
   caFile: string | undefined,
 ): PostgresSettings | undefined {
-  if (store !== "sqlite") return { address: parseStoreUrl(store, option), passwordFile, caFile };
+  if (store !== "sqlite") return { address: parseStoreUrl(store, option), option, passwordFile, caFile };
   const extra = passwordFile !== undefined ? "password-file" : caFile !== undefined ? "ca-file" : undefined;
   if (extra !== undefined) {
     throw new InputError("invalid-settings", `--${option}-${extra}: requires a PostgreSQL --${option}`);

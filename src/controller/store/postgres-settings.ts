@@ -8,6 +8,8 @@ import { everyAuthority } from "../../host/net/authorities.ts";
 export interface PostgresSettings {
   /** Address as parsed by `parseStoreUrl`. */
   readonly address: PostgresAddress;
+  /** Name of the option that gives the address, for messages; `store` when absent. */
+  readonly option?: string | undefined;
   /** File with the password, read for every connection, so that it can be changed without a restart. */
   readonly passwordFile?: string | undefined;
   /** File with the certificates of the authorities that the server's certificate is checked against, in PEM. Without it, those of the system and of Node. */
@@ -100,12 +102,12 @@ export function addressText({ host, port, database }: PostgresAddress): string {
 const MAX_FILE_BYTES = 1024 * 1024;
 
 /** @throws {InputError} `invalid-settings` if the file of certificates cannot be read or is not used */
-export function connectionOf({ address, passwordFile, caFile }: PostgresSettings): ClientConfig {
+export function connectionOf({ address, option = "store", passwordFile, caFile }: PostgresSettings): ClientConfig {
   const { host, port, user, database, isVerified } = address;
   if (!isVerified && caFile !== undefined) {
     throw refusedBy(
-      "store",
-      "--store-ca-file has no effect, because the certificate of this server is not checked; add ?sslmode=verify-full",
+      option,
+      `--${option}-ca-file has no effect, because the certificate of this server is not checked; add ?sslmode=verify-full`,
     );
   }
   return {
@@ -114,9 +116,9 @@ export function connectionOf({ address, passwordFile, caFile }: PostgresSettings
     user,
     database,
     // Called only if the server asks for one. A function also keeps the driver from looking in the home directory.
-    password: () => readPassword(passwordFile),
+    password: () => readPassword(passwordFile, option),
     ssl: isVerified
-      ? { rejectUnauthorized: true, ca: caFile === undefined ? everyAuthority() : readAuthorities(caFile) }
+      ? { rejectUnauthorized: true, ca: caFile === undefined ? everyAuthority() : readAuthorities(caFile, option) }
       : false,
     application_name: "holdfast controller",
     client_encoding: "UTF8",
@@ -125,26 +127,29 @@ export function connectionOf({ address, passwordFile, caFile }: PostgresSettings
   };
 }
 
-function readAuthorities(path: string): string {
+function readAuthorities(path: string, option: string): string {
   try {
     return readRegularFileSync(path, MAX_FILE_BYTES).toString("utf8");
   } catch (error) {
-    throw new InputError("invalid-settings", `--store-ca-file: ${toError(error).message}`, {
+    throw new InputError("invalid-settings", `--${option}-ca-file: ${toError(error).message}`, {
       cause: error,
       details: { field: "storeCaFile" },
     });
   }
 }
 
-function readPassword(path: string | undefined): string {
+function readPassword(path: string | undefined, option: string): string {
   if (path === undefined) {
-    throw new HostError("store-unavailable", "the PostgreSQL server asks for a password; give --store-password-file");
+    throw new HostError(
+      "store-unavailable",
+      `the PostgreSQL server asks for a password; give --${option}-password-file`,
+    );
   }
   try {
     return readRegularFileSync(path, MAX_FILE_BYTES)
       .toString("utf8")
       .replace(/\r?\n$/, "");
   } catch (error) {
-    throw new HostError("store-unavailable", `--store-password-file: ${toError(error).message}`, { cause: error });
+    throw new HostError("store-unavailable", `--${option}-password-file: ${toError(error).message}`, { cause: error });
   }
 }

@@ -82,6 +82,6 @@ test("the stores of a migration are read with their own files", () => {
     task: "migrate",
     isReplaced: false,
     from: { dataDir: "/a", postgres: undefined },
-    to: { dataDir: "/b", postgres: { address, passwordFile: "p", caFile: undefined } },
+    to: { dataDir: "/b", postgres: { address, option: "to", passwordFile: "p", caFile: undefined } },
   });
 });

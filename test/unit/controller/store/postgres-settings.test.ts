@@ -53,3 +53,13 @@ test("a file of authorities that is missing, or that nothing is checked against,
   expect(() => connectionOf({ address: parseStoreUrl("postgres://u@db/s"), caFile })).toThrow(caFile);
   expect(() => connectionOf({ address: parseStoreUrl("postgres://u@[::1]/s"), caFile })).toThrow("sslmode=verify-full");
 });
+
+test("messages name the option of the store that they are about", async () => {
+  const address = parseStoreUrl("postgres://u@[::1]/s", "from");
+  expect(() => connectionOf({ address, option: "from", caFile: "ca.pem" })).toThrow("--from-ca-file has no effect");
+  const verified = { ...address, isVerified: true };
+  expect(() => connectionOf({ address: verified, option: "from", caFile: "/nowhere" })).toThrow("--from-ca-file: ");
+  const { password } = connectionOf({ address, option: "from" });
+  expect(password).toThrow("give --from-password-file");
+  expect(() => parseStoreUrl("postgres://u:p@db/s", "to")).toThrow("give --to-password-file");
+});
