@@ -4,11 +4,14 @@ import type { JsonObject } from "../../protocol/values/values.ts";
 
 /**
  * Returns a schema that takes null and the empty text for a field that is not set, as clients write it and nodes read it. The body stays
- * as it was written.
+ * as it was written; `strip` returns it without these fields.
  */
-export function takingUnset(schema: z.ZodType<JsonObject>): z.ZodType<JsonObject> {
+export function takingUnset(
+  schema: z.ZodType,
+  strip: (body: unknown) => unknown = (body) => withoutUnset(body),
+): z.ZodType<JsonObject> {
   return z.unknown().transform((body, context): JsonObject => {
-    const parsed = schema.safeParse(withoutUnset(body));
+    const parsed = schema.safeParse(strip(body));
     if (parsed.success && isObject(body)) return body;
     for (const issue of parsed.error?.issues ?? []) context.addIssue({ ...issue });
     return z.NEVER;

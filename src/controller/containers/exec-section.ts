@@ -65,7 +65,7 @@ export function tidyRecord(raw: unknown): unknown {
 export const tidyParts = (raw: unknown): unknown => (isObject(raw) ? setParts(raw) : raw);
 
 /** Returns a container as nodes read it: without fields that are null or empty, except values of variables, which may be empty. */
-export function setFields(container: unknown): unknown {
+export function withoutUnsetFields(container: unknown): unknown {
   if (!isObject(container)) return container;
   const { variables, ...rest } = container;
   return Object.assign({}, withoutUnset(rest), variables === undefined ? {} : { variables });

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { partFields, recordFields, VolumeItem, type PartName } from "../../protocol/sections/exec/fields.ts";
-import { isObject, MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
+import { MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
 import { ItemId } from "../../protocol/sections/common/section.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
@@ -16,16 +16,17 @@ import {
   partsBody,
   recordOf,
   auditNote,
-  setFields,
   shownMounts,
   tidyParts,
   tidyRecord,
   withContainer,
+  withoutUnsetFields,
   withoutContainer,
   type ExecBody,
 } from "./exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { NodeParams, refuseForAgents } from "../config/routes.ts";
+import { takingUnset } from "../config/unset.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
@@ -70,6 +71,7 @@ const parts: Readonly<Partial<Record<PartName, unknown>>> = {
   variables: [{ name: "MODE", value: "production" }],
 };
 const ContainerBody = z.looseObject({ id: ItemId.optional(), ...recordFields, ...partFields }, object);
+const writtenBody = z.preprocess(tidyRecord, takingUnset(ContainerBody, withoutUnsetFields));
 const IdIn = ContainerBody.pick({ id: true });
 const DescribedContainer = ContainerBody.meta({ id: "ContainerBody", examples: [record] });
 const PublicContainer = z
@@ -82,17 +84,7 @@ const PublicContainer = z
   })
   .meta({ id: "Container", examples: [{ version: 1, ...record, nodeUid: NODE, namespace: "exec" }] });
 const ContainerConfig = z.object(partFields, object).meta({ id: "ContainerConfig", examples: [parts] });
-
-/** Checks a tidy body without the fields that are not set, which are stored as they are written. */
-function asWritten(schema: z.ZodType, tidy: (raw: unknown) => unknown): z.ZodType<JsonObject> {
-  return z.unknown().transform((raw, context): JsonObject => {
-    const body = tidy(raw);
-    const parsed = schema.safeParse(setFields(body));
-    if (parsed.success && isObject(body)) return body;
-    for (const issue of parsed.error?.issues ?? []) context.addIssue({ ...issue });
-    return z.NEVER;
-  });
-}
+const writtenConfig = z.preprocess(tidyParts, takingUnset(ContainerConfig, withoutUnsetFields));
 
 export interface ExecRouteDeps {
   readonly nodes: NodeService;
@@ -150,7 +142,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: NodeParams,
-      body: { schema: asWritten(ContainerBody, tidyRecord), described: DescribedContainer, limits: bodyLimits },
+      body: { schema: writtenBody, described: DescribedContainer, limits: bodyLimits },
       answers: {
         200: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
         ...answers,
@@ -188,7 +180,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      body: { schema: asWritten(ContainerBody, tidyRecord), described: DescribedContainer, limits: bodyLimits },
+      body: { schema: writtenBody, described: DescribedContainer, limits: bodyLimits },
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody },
       handle: async ({ params: { nodeID, containerID }, body, caller }) => {
         const record = await put(deps, nodeID, containerID, caller, "changed", (stored) => {
@@ -228,7 +220,7 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       tag,
       access: mayModify,
       params: ContainerParams,
-      body: { schema: asWritten(ContainerConfig, tidyParts), described: ContainerConfig, limits: bodyLimits },
+      body: { schema: writtenConfig, described: ContainerConfig, limits: bodyLimits },
       answers: {
         200: { description: "Its configuration", schema: ContainerConfig },
         ...answers,
