@@ -14,9 +14,9 @@ interface MutableBranch {
 }
 
 const BASE_SET = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"] as const satisfies readonly FieldName[];
-const PARTS = ["config", "heartbeat", "location", "shadow"] as const satisfies readonly Part[];
+const PARTS = ["config", "heartbeat", "inheritedTags", "location", "shadow"] as const satisfies readonly Part[];
 /** Parts that are shown without a projection. */
-const SMALL: ReadonlySet<Part> = new Set(["heartbeat", "location"]);
+const SMALL: ReadonlySet<Part> = new Set(["heartbeat", "inheritedTags", "location"]);
 const LARGE: ReadonlySet<string> = new Set(["config", "shadow"]);
 const REQUESTABLE: ReadonlySet<string> = new Set([
   "name",

@@ -52,7 +52,7 @@ export interface ListedNode {
 }
 
 /** Part of a node that a list reads only if it shows it; otherwise the part is empty. */
-export type Part = "config" | "heartbeat" | "location" | "shadow";
+export type Part = "config" | "heartbeat" | "inheritedTags" | "location" | "shadow";
 
 /** A node in the control plane. */
 export interface NodeRecord extends ListedNode {

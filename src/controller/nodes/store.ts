@@ -173,7 +173,7 @@ type NodeTables = {
 };
 type NodeRow = Selectable<NodeTables["nodes"]>;
 /** Tags of the cluster of a node. */
-type Inherited = { readonly inherited: string | null };
+type Inherited = { readonly inherited?: string | null };
 type Uid = { readonly uid: string };
 
 /** Keys of the reported shadow that tags of the system are made of. */
@@ -324,7 +324,7 @@ export function nodeStore(executor: Executor): NodeStore {
       const rows = await db
         .selectFrom("nodes")
         .select(LISTED)
-        .select(inheritedTags)
+        .$if(parts.has("inheritedTags"), (query) => query.select(inheritedTags))
         .$if(parts.has("heartbeat"), (query) => query.select("heartbeat"))
         .$if(parts.has("config"), (query) => query.select("config"))
         .$if(parts.has("shadow"), (query) => query.select("reported"))
@@ -549,7 +549,7 @@ function readListed(
 ): Omit<StoredNode, "heartbeat" | "config" | "confirm" | "reported"> {
   return {
     ...readHead(row),
-    inheritedTags: maybeJson(row, "inherited", Tags),
+    inheritedTags: maybeJson({ inherited: row.inherited ?? null }, "inherited", Tags),
     keys: json(row, "keys", NodeKeys),
     clientKeys: maybeJson(row, "client_keys", ClientKeys),
     lastIp: row.last_ip ?? undefined,
