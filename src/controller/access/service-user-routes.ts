@@ -8,7 +8,7 @@ import { recording, type AccessRouteDeps } from "./routes.ts";
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, PublicServiceUser, refusals } from "../http/shapes.ts";
+import { badBody, Empty, notFound, PublicServiceUser, refusals, Unset } from "../http/shapes.ts";
 
 const tag = "Service users";
 const PERMISSIONS = ["permissions::modify"];
@@ -33,8 +33,6 @@ const ChangedUser = z.strictObject({ ...UserBody, name: ServiceUserName.optional
   description:
     "`name` must match the path. Also requires `permissions::modify` on each policy that is added or removed and, to make an inactive user active, on each of its policies",
 });
-/** A field that is not set is absent, null or empty. */
-const Unset = z.literal("").nullish();
 const acceptedStatus = { status: z.union([Status, Unset]) };
 
 export interface ServiceUserRouteDeps extends AccessRouteDeps {

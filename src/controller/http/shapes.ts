@@ -64,10 +64,13 @@ export const PublicNode = z
   })
   .meta({ id: "Node" });
 
+/** A field that is not set, by any of the forms in which clients write it: absent, null or empty. */
+export const Unset = z.literal("").nullish();
+
 /** Part of a node shown to callers who may write but not read it. */
 export const NodePart = PublicNode.partial()
   .required({ uid: true })
-  .extend({ cluster: z.union([Fqdn, z.literal("")]).nullish() })
+  .extend({ cluster: z.union([Fqdn, Unset]) })
   .meta({ id: "NodePart" });
 
 const CLUSTER = {

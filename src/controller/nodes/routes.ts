@@ -12,7 +12,7 @@ import { forbidden, type Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type Route } from "../http/route.ts";
-import { badBody, NodePart, notFound, PublicNode, refusals } from "../http/shapes.ts";
+import { badBody, NodePart, notFound, PublicNode, refusals, Unset } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { ListedNode, NodeRecord } from "./records.ts";
 import type { NodeService } from "./service.ts";
@@ -35,8 +35,6 @@ const Block = z
     context.addIssue({ code: "custom", message });
     return z.NEVER;
   });
-/** A field that is not set, as clients that send every field write it. */
-const Unset = z.literal("");
 const License = z.string().meta({ examples: ["eyJhbGciOiJFZERTQSJ9.eyJuYW1lIjoiZWRnZS0yIn0.c2lnbmF0dXJl"] });
 const NodeParams = z.object({ nodeID: Uid });
 const JOIN = ["nodes::cluster"];
@@ -175,8 +173,8 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       body: {
         schema: z
           .strictObject({
-            state: z.union([NodeState, Unset]).nullish(),
-            cluster: z.union([Fqdn, Unset]).nullish(),
+            state: z.union([NodeState, Unset]),
+            cluster: z.union([Fqdn, Unset]),
           })
           .refine(({ state, cluster }) => Boolean(state) || cluster !== undefined, "needs state or cluster")
           .meta({
@@ -187,10 +185,10 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: async ({ params: { nodeID }, body: { state, cluster }, caller }) => {
-        const change = {
-          ...(state === "" || state === null ? {} : defined({ state })),
-          ...(cluster === undefined ? {} : { cluster: cluster === "" ? null : cluster }),
-        };
+        const change = defined({
+          state: state || undefined,
+          cluster: cluster === undefined ? undefined : cluster || null,
+        });
         // Asked before the change and applied within it: the node may leave the cluster meanwhile.
         const resource = tgrn.cluster(cluster ?? "");
         const isPermitted = Boolean(cluster) && (await caller.may(JOIN, resource));
