@@ -58,6 +58,9 @@ describe.skipIf(missing !== undefined)(
       await stage.machine.boot();
       await waitFor("the upgrade is over", async () => (await stage.standing())?.state === "COMPLETED");
       expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
+      // The overlay that served since the boot gives way a moment after the upgrade is over.
+      const successor = await stage.pidOf(`holdfast-overlay@${good.version}.service`);
+      await waitFor("the successor serves", async () => (await stage.overlayPid()) === successor);
     });
 
     test("a version without a session is replaced by the old one, which has one, and no flow is lost", async () => {
