@@ -71,7 +71,7 @@ export function buildStatus(input: StatusInput): Status {
     ...(node?.restricted === undefined ? {} : { restricted: node.restricted }),
     ...(node?.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node?.cluster === undefined ? {} : { cluster: node.cluster }),
-    tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
+    tags: { ...input.desired.cluster?.body.tags, ...node?.tags },
     documents: documentsOf(input),
     sections: sectionsOf(input.applied, node?.type),
     ...defined({ clock: input.clockBehind, pendingChange: input.pendingChange }),

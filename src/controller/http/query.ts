@@ -82,7 +82,8 @@ const TAG = /^([A-Za-z0-9_-]{1,128}):([A-Za-z0-9_-]{1,128})$/;
 /** Comma-separated `key:value` pairs, all of which must match. */
 export const TagFilter = listOf(z.string().regex(TAG, "must be key:value, with letters, digits, '-' and '_'"), 64).meta(
   {
-    description: "Comma-separated `key:value` pairs",
+    description:
+      "Comma-separated `key:value` pairs, all of which must match; a node has the tags of its cluster, too, its own first",
   },
 );
 

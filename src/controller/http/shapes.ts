@@ -33,7 +33,7 @@ export const PublicNode = z
     cluster: Fqdn.optional(),
     tags: Tags,
     inheritedTags: Tags.optional().meta({
-      description: "Tags of its cluster; conditions of policies use them, too, those of the node first",
+      description: "Tags of its cluster; filters and conditions of policies use them, too, those of the node first",
     }),
     tgTags: Tags,
     keys: z.record(Text, z.union([Text, JsonObject])).meta({

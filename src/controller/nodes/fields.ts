@@ -3,6 +3,7 @@ import { InputError } from "../../errors.ts";
 import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { TagText } from "../../protocol/values/values.ts";
+import type { ListedNode } from "./records.ts";
 
 /** Limit of tags of one node or cluster. */
 export const MAX_TAGS = 50;
@@ -38,6 +39,14 @@ export function checkTags(tags: Readonly<Record<string, string>>, before: Readon
   const names = Object.keys(tags);
   if (names.length <= MAX_TAGS || names.every((name) => Object.hasOwn(before, name))) return;
   throw new InputError("invalid-body", `tags: must be at most ${MAX_TAGS}`, { details: { field: "tags" } });
+}
+
+/** Returns the tags that filters and conditions of policies see: a node's own, and those of its cluster with other names. */
+export function effectiveTags({
+  tags,
+  inheritedTags,
+}: Pick<ListedNode, "tags" | "inheritedTags">): Readonly<Record<string, string>> {
+  return { ...inheritedTags, ...tags };
 }
 
 /** Returns the names of tags for an event, at most ten. */

@@ -112,9 +112,10 @@ function open(branches: Map<string, MutableBranch>, name: string): MutableBranch
   return branch;
 }
 
-/** Returns the parts of nodes that a list with this projection shows. */
-export function partsOf(projection: Projection | undefined): ReadonlySet<Part> {
-  return projection === undefined ? SMALL : new Set(PARTS.filter((part) => projection.has(part)));
+/** Returns the parts of nodes that a list with this projection shows, and those that its filter of tags needs. */
+export function partsOf(projection: Projection | undefined, isTagged: boolean): ReadonlySet<Part> {
+  if (projection === undefined) return SMALL;
+  return new Set(PARTS.filter((part) => projection.has(part) || (isTagged && part === "inheritedTags")));
 }
 
 /** Returns the base fields of a node and the projected ones; missing fields are omitted. */

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
+import { effectiveTags } from "./fields.ts";
 import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
 import { ORGANIZATION, tgrn } from "../access/policies/permissions.ts";
 import { ClientKey, KeyName, shownKeys } from "./client-keys.ts";
@@ -101,9 +102,9 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search, query.cluster !== undefined);
         const may = await caller.among(["nodes::read"]);
-        const listed = (await nodes.all(partsOf(projection)))
+        const listed = (await nodes.all(partsOf(projection, query.tags !== undefined)))
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
-          .filter((record) => hasTags(record.tags, query.tags))
+          .filter((record) => hasTags(effectiveTags(record), query.tags))
           .filter((record) => may(tgrn.node(record.uid)));
         const show = (record: ListedNode) =>
           projection === undefined ? publicNode(record, "list") : projectNode(record, projection);

@@ -88,7 +88,7 @@ export class NodeService {
     return this.#deps.store.nodes.uids();
   }
 
-  /** Returns the tags and creation of every node that has some. */
+  /** Returns the tags that count, its own and those of its cluster below them, and the creation of every node that has some. */
   tags(): Promise<readonly Pick<StoredNode, "uid" | "tags" | "createdAt">[]> {
     return this.#deps.store.nodes.tags();
   }

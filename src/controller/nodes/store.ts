@@ -13,6 +13,7 @@ import type { ReportedShadow } from "./shadow.ts";
 import { json, maybeJson, maybeWord, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
+import { tagsIn } from "./tag-store.ts";
 import type { ListedNode, Part } from "./records.ts";
 import type { NodeLabel } from "../events/records.ts";
 
@@ -83,7 +84,7 @@ export interface NodeStore {
   all(parts: ReadonlySet<Part>): Promise<readonly StoredNode[]>;
   /** Returns those of the nodes that exist. */
   contents(uids: readonly string[]): Promise<readonly NodeContent[]>;
-  /** Returns the tags and creation of every node that has some. */
+  /** Returns the tags that count, its own and those of its cluster below them, and the creation of every node that has some. */
   tags(): Promise<readonly Pick<StoredNode, "uid" | "tags" | "createdAt">[]>;
   countOf(type: NodeType): Promise<number>;
   uids(): Promise<readonly string[]>;
@@ -346,10 +347,11 @@ export function nodeStore(executor: Executor): NodeStore {
     async tags() {
       const rows = await db
         .selectFrom("nodes")
-        .select(["uid", "tags", "created_at"])
-        .where("tags", "<>", "{}")
+        .leftJoin("clusters", "clusters.fqdn", "nodes.cluster")
+        .select(["nodes.uid", "nodes.tags", "nodes.created_at", "clusters.tags as inherited"])
+        .where((eb) => eb.or([eb("nodes.tags", "<>", "{}"), eb("clusters.tags", "<>", "{}")]))
         .execute();
-      return rows.map((row) => ({ uid: row.uid, tags: json(row, "tags", Tags), createdAt: row.created_at }));
+      return rows.map((row) => ({ uid: row.uid, tags: tagsIn(row), createdAt: row.created_at }));
     },
     async countOf(type) {
       const count = db.selectFrom("nodes").select((eb) => eb.fn.countAll<number>().as("total"));

@@ -4,6 +4,7 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { json, maybeJson } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
+import { effectiveTags } from "./fields.ts";
 
 /** Tags of nodes and clusters by resource name, as conditions of policies see them: a node has those of its cluster, too, its own first. */
 export interface TagStore {
@@ -59,10 +60,9 @@ export function tagStore(executor: Executor): TagStore {
   };
 }
 
-const tagsIn = (row: NodeTags): Tags => ({
-  ...maybeJson(row, "inherited", StoredTags),
-  ...json(row, "tags", StoredTags),
-});
+/** Returns the tags that count of a node's row with its own tags and those of its cluster. */
+export const tagsIn = (row: NodeTags): Tags =>
+  effectiveTags({ tags: json(row, "tags", StoredTags), inheritedTags: maybeJson(row, "inherited", StoredTags) });
 
 const after = (prefix: string, text: string): string | undefined =>
   text.startsWith(prefix) ? text.slice(prefix.length) : undefined;

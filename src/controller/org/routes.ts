@@ -40,7 +40,9 @@ const TagShape = z
   .object({
     name: z.string(),
     values: z.array(z.string()),
-    created_at: Seconds.meta({ description: "Creation of the oldest node or cluster that has the tag, Unix seconds" }),
+    created_at: Seconds.meta({
+      description: "Creation of the oldest node or cluster that has the tag, its own or its cluster's, Unix seconds",
+    }),
   })
   .meta({ id: "TagInUse", examples: [{ name: "site", values: ["berlin"], created_at: 1_760_000_000 }] });
 /** Words for the built-in accounts that every client may write. */

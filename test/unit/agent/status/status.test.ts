@@ -57,42 +57,49 @@ test("reports a repaired fault as ended", () => {
   });
 });
 
+const unsupported = { state: "unsupported" as const, issues: [], steps: 0 };
+const held = { version: 1, sub: "u", receivedAt: 0, passedOver: [] };
+const { uid, name, fqdn, domain, org } = identity;
+const type = "Agent";
+const node = { uid, name, fqdn, domain, org, type, state: "ACTIVE", tags: {}, settings: {}, config: {} } as const;
+const input: StatusInput = {
+  now: 2000,
+  startedAt: 1000,
+  uptimeMs: 1000,
+  stateDir: "/s",
+  runDir: "/r",
+  registration: undefined,
+  session: { state: "online", since: 1, attempt: 1 },
+  desired: { node: { ...held, body: node } },
+  applied: new Map([
+    [
+      "node",
+      {
+        name: "node",
+        version: 1,
+        at: 1,
+        durationMs: 1,
+        outcome: "partial",
+        sections: { snmp: unsupported, alert: unsupported },
+      },
+    ],
+  ]),
+  telemetry: {},
+  network: "netlink",
+  overlay: { state: "off", since: 1 },
+  dataPlane: { state: "none", paths: 0, up: 0 },
+  process: { rssBytes: 1, cpuSeconds: 1, children: 0 },
+  faults: [],
+};
+
 test("hides a section that nodes of this type never have", () => {
-  const section = { state: "unsupported" as const, issues: [], steps: 0 };
-  const held = { version: 1, sub: "u", receivedAt: 0, passedOver: [] };
-  const { uid, name, fqdn, domain, org } = identity;
-  const type = "Agent";
-  const node = { uid, name, fqdn, domain, org, type, state: "ACTIVE", tags: {}, settings: {}, config: {} } as const;
-  const input: StatusInput = {
-    now: 2000,
-    startedAt: 1000,
-    uptimeMs: 1000,
-    stateDir: "/s",
-    runDir: "/r",
-    registration: undefined,
-    session: { state: "online", since: 1, attempt: 1 },
-    desired: { node: { ...held, body: node } },
-    applied: new Map([
-      [
-        "node",
-        {
-          name: "node",
-          version: 1,
-          at: 1,
-          durationMs: 1,
-          outcome: "partial",
-          sections: { snmp: section, alert: section },
-        },
-      ],
-    ]),
-    telemetry: {},
-    network: "netlink",
-    overlay: { state: "off", since: 1 },
-    dataPlane: { state: "none", paths: 0, up: 0 },
-    process: { rssBytes: 1, cpuSeconds: 1, children: 0 },
-    faults: [],
-  };
   expect(Object.keys(buildStatus(input).sections)).toEqual(["snmp"]);
+});
+
+test("shows the tags that count: the node's own, and those of its cluster with other names", () => {
+  const body = { fqdn: "pair.example.net", members: [], tags: { site: "oslo", env: "prod" }, config: {} };
+  const desired = { node: { ...held, body: { ...node, tags: { site: "rome" } } }, cluster: { ...held, body } };
+  expect(buildStatus({ ...input, desired }).tags).toEqual({ site: "rome", env: "prod" });
 });
 
 test("reports a node held for its source address with the code, and what to do", () => {

@@ -238,6 +238,39 @@ describe("the tags that a node inherits", () => {
     expect((await put({ cluster: null })).json).not.toHaveProperty("inheritedTags");
   });
 
+  it("count for the filter of the list, its own first, with and without a projection", async () => {
+    await put({ cluster });
+    const found = async (query: string) => uids((await bench.call("GET", `/node?${query}`)).json);
+    expect(await found("tags=env:prod")).toEqual([one.uid, two.uid]);
+    expect(await found("tags=env:prod,tier:1")).toEqual([one.uid]);
+    expect(await found("tags=site:berlin&projection[]=name")).toEqual([one.uid, two.uid]);
+    expect(await found("tags=site:rome")).toEqual([]);
+    const { json } = await bench.call("GET", "/node?tags=env:prod&projection[]=name");
+    for (const node of items(json)) expect(node).not.toHaveProperty("inheritedTags");
+    const reader = await bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    expect(uids((await bench.call("GET", "/node?tags=env:prod", { key: reader })).json)).toEqual([two.uid]);
+    await put({ cluster: null });
+    expect(await found("tags=env:prod")).toEqual([two.uid]);
+  });
+
+  it("let a condition of a policy and the filter of the list select the same nodes", async () => {
+    await put({ cluster });
+    for (const [name, value, nodes] of [
+      ["env", "prod", [one.uid, two.uid]],
+      ["site", "berlin", [one.uid, two.uid]],
+      ["site", "rome", []],
+      ["tier", "1", [one.uid]],
+    ] as const) {
+      const statements = [{ effect: "allow" as const, actions: ["nodes::read"] }];
+      const conditions = { all: { eq: { [`tg:node:tags:${name}`]: [value] } } };
+      const key = await bench.keyHolding([
+        { name: "tagged", statements, resources: ["tgrn:tg::nodes:node/*"], conditions },
+      ]);
+      expect([name, value, uids((await bench.call("GET", "/node", { key })).json)]).toEqual([name, value, nodes]);
+      expect(uids((await bench.call("GET", `/node?tags=${name}:${value}`)).json)).toEqual(nodes);
+    }
+  });
+
   it("cannot be written at the node", async () => {
     const answer = await put({ cluster, inheritedTags: { site: "paris" } });
     expect([answer.status, answer.json]).toEqual([422, [expect.stringMatching(/^inheritedTags: /)]]);

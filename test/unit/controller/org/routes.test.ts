@@ -136,6 +136,22 @@ describe("GET /tags", () => {
     expect((await get("/tags/__proto__")).status).toBe(404);
   });
 
+  it("counts what a node inherits of its cluster, its own first", async () => {
+    await bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    const one = await bench.fleet.add({ name: "one", tags: { site: "rome" }, cluster: "pair.example.net" });
+    await bench.fleet.add({ name: "two", tags: {} });
+    await bench.fleet.services.clusters.setTags("pair.example.net", { site: "oslo", env: "prod" }, "test");
+    const { createdAt: created_at } = one;
+    const nodes = await bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:node/*"]);
+    expect((await get("/tags", nodes)).json).toEqual([
+      { name: "env", values: ["prod"], created_at },
+      { name: "site", values: ["rome"], created_at },
+    ]);
+    expect((await get("/tags/site")).json).toMatchObject({ values: ["oslo", "rome"] });
+    const bare = await bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:node/00000000-0000-4000-8000-000000000000"]);
+    expect((await get("/tags/env", bare)).status).toBe(404);
+  });
+
   it("is empty without any, and not for those who may read neither nodes nor clusters", async () => {
     expect((await get("/tags")).json).toEqual([]);
     expect((await get("/tags/site")).status).toBe(404);

@@ -181,6 +181,20 @@ describe("GET /stats/realtime/usage", () => {
     expect(await totalOf("", await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([1000, 1]);
   });
 
+  it("counts for nodes with the tags of their cluster, their own first", async () => {
+    await bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    await bench.fleet.services.clusters.setTags("pair.example.net", { site: "oslo", env: "prod" }, "test");
+    for (const { uid } of [one, two]) {
+      await bench.call("PUT", `/node/${uid}`, { json: { cluster: "pair.example.net" } });
+    }
+    expect(await totalOf("?filters=env:prod")).toEqual([3000, 3]);
+    expect(await totalOf("?filters=env:prod,site:paris")).toEqual([1000, 1]);
+    expect(await totalOf("?filters=site:oslo")).toEqual([0, 0]);
+    expect(await totalOf("?filters=env:prod", await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([
+      1000, 1,
+    ]);
+  });
+
   it("counts for named nodes, which exist and which the caller may read", async () => {
     expect(await totalOf(`?nodeIDs=${one.uid}`)).toEqual([2000, 2]);
     expect(await totalOf(`?nodeIDs=${one.uid},${two.uid}`)).toEqual([3000, 3]);
