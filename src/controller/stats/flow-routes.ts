@@ -18,16 +18,31 @@ const WINDOW_SECONDS = 2 * 3600;
 const Protocol = FlowRecord.shape.protocol;
 const Block = AddressBlock.meta({ description: "An address or a CIDR block" });
 
+const Op = z.enum(["eq", "ne", "gt", "gte", "lt", "lte"]).optional();
+const ProtocolOp = z.enum(["eq", "ne"]).optional().meta({ description: "`eq` by default" });
+const PortOp = Op.meta({ description: "`eq` by default; with it port 0 matches port 0 only" });
+const AddressOp = Op.meta({
+  description:
+    "`eq` (in the block) by default; `ne` includes unknown addresses, the others compare within the family of addresses",
+});
+const Port = numberIn(0, 65_535).optional().meta({ description: "0 matches any port, without an operator" });
+
 // Ignoring a misspelt filter would return unwanted flows.
 const Query = z.strictObject({
   sTime: Moment.optional().meta({ description: "Ended not before; ISO 8601. Two hours before `eTime` by default" }),
   eTime: Moment.optional().meta({ description: "Ended not after; ISO 8601. Now by default" }),
+  eTimeOp: Op.meta({ description: "Compares the second in which it ended with that of `eTime`" }),
   nodeIDs: listOf(Uid, 1000),
   protocols: listOf(Protocol, 4),
+  protocolsOp: ProtocolOp,
   source: Block.optional(),
+  sourceOp: AddressOp,
   dest: Block.optional(),
-  sourcePort: numberIn(0, 65_535).optional().meta({ description: "0 matches any port" }),
-  destPort: numberIn(0, 65_535).optional().meta({ description: "0 matches any port" }),
+  destOp: AddressOp,
+  sourcePort: Port,
+  sourcePortOp: PortOp,
+  destPort: Port,
+  destPortOp: PortOp,
   connector: Text253.optional(),
   flow: Text64.optional().meta({ description: "ID of a flow (`meta.flow`); matches the records of both ends" }),
   reasons: listOf(Text64, 64).meta({ description: "Reasons of rejected or terminated flows, as in `meta.reason`" }),
@@ -41,28 +56,21 @@ const Query = z.strictObject({
 });
 
 const Time = UnixMoment.optional();
-const Op = z.enum(["eq", "ne", "gt", "gte", "lt", "lte"]).optional();
-const PortOp = Op.meta({ description: "`eq` by default; with it port 0 matches port 0 only" });
-const AddressOp = Op.meta({
-  description:
-    "`eq` (in the block) by default; `ne` includes unknown addresses, the others compare within the family of addresses",
-});
 const Bits = numberIn(0, 4_294_967_295).optional();
-const AuditPort = Query.shape.sourcePort.meta({ description: "0 matches any port, without an operator" });
 /** The query of the audit paths, with times in Unix seconds. */
 const AuditQuery = z.object({
   sTime: Time.meta({ description: "Ended not before; Unix seconds. Two hours before `eTime` by default" }),
   eTime: Time.meta({ description: "Compared with the second in which it ended; Unix seconds. Now by default" }),
   eTimeOp: Op.meta({ description: "`lte` by default" }),
   protocol: Protocol.optional(),
-  protocolOp: z.enum(["eq", "ne"]).optional().meta({ description: "`eq` by default" }),
+  protocolOp: ProtocolOp,
   srcIp: Query.shape.source,
   srcIpOp: AddressOp,
   dstIp: Query.shape.dest,
   dstIpOp: AddressOp,
-  srcPort: AuditPort,
+  srcPort: Port,
   srcPortOp: PortOp,
-  dstPort: AuditPort,
+  dstPort: Port,
   dstPortOp: PortOp,
   srcNode: Text253.optional().meta({ description: "Name of the node of the source; `local` outside the overlay" }),
   dstNode: Text253.optional().meta({ description: "Name of the node of the destination; `local` outside the overlay" }),
@@ -102,7 +110,8 @@ export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Rou
       answers: page,
       handle: async ({ query, caller }) => {
         const nodeIds = await readableNodes(nodes, caller, ["events::read"], query.nodeIDs);
-        const filter = { ...filterOf(query), ...windowOf(query, clock.now() / 1000) };
+        requireValues(query);
+        const filter = { ...filterOf(query), ...windowOf(query, clock.now() / 1000, query.eTimeOp) };
         const { total, items } = await flows.find({ ...filter, ...defined({ nodeIds }) });
         return Response.json(items, { headers: { "x-total-count": String(total) } });
       },
@@ -138,6 +147,7 @@ function auditRoute({ nodes, flows, clock }: FlowRouteDeps, path: string, operat
     query: AuditQuery,
     answers: page,
     handle: async ({ query, caller }) => {
+      requireValues(query);
       const filter = { ...auditFilterOf(query), ...windowOf(query, clock.now() / 1000, query.eTimeOp ?? "lte") };
       const asked = query.node === undefined ? undefined : [query.node];
       const nodeIds = await readableNodes(nodes, caller, access.permissions, asked);
@@ -147,35 +157,41 @@ function auditRoute({ nodes, flows, clock }: FlowRouteDeps, path: string, operat
   });
 }
 
-const COMPARED = ["eTime", "protocol", "srcIp", "dstIp", "srcPort", "dstPort"] as const;
-
 type Filters = Omit<FlowFilter, "from" | "to" | "ended" | "nodeIds">;
 
-/** Returns the filters of an audit query. @throws {Violations} for operators without their values */
+/** Refuses operators without their values. @throws {Violations} */
+function requireValues(query: Readonly<Record<string, unknown>>): void {
+  const lonely = Object.keys(query).filter((name) => name.endsWith("Op") && query[name.slice(0, -2)] === undefined);
+  if (lonely.length > 0) throw new Violations(lonely.map((name) => `${name}: needs ${name.slice(0, -2)}`));
+}
+
+/** Returns the filters of an audit query, which has other names for those of `/v2/flow`, and more. */
 function auditFilterOf(query: z.infer<typeof AuditQuery>): Filters {
-  const lonely = COMPARED.filter((name) => query[`${name}Op` as const] !== undefined && query[name] === undefined);
-  if (lonely.length > 0) throw new Violations(lonely.map((name) => `${name}Op: needs ${name}`));
-  const { protocol, protocolOp = "eq", tcpFlags, flags, srcPort, dstPort } = query;
-  const { srcIpOp, dstIpOp, srcPortOp, dstPortOp, srcNode: sourceNode, dstNode: destNode } = query;
-  const protocols = Protocol.options.filter((one) => (one === protocol) === (protocolOp === "eq"));
+  const { protocol, protocolOp: protocolsOp, srcIp: source, srcIpOp: sourceOp, dstIp: dest, dstIpOp: destOp } = query;
+  const { srcPort: sourcePort, srcPortOp: sourcePortOp, dstPort: destPort, dstPortOp: destPortOp } = query;
+  const { srcNode: sourceNode, dstNode: destNode, tcpFlags, flags } = query;
+  const protocols = protocol === undefined ? undefined : [protocol];
+  const compared = { protocols, protocolsOp, source, sourceOp, dest, destOp };
+  const ports = { sourcePort, sourcePortOp, destPort, destPortOp };
   return {
-    ...filterOf({ ...query, source: query.srcIp, dest: query.dstIp }),
-    ...(protocol === undefined ? {} : { protocols }),
-    ...defined({
-      sourcePort: srcPortOp === undefined ? portOf(srcPort) : srcPort,
-      destPort: dstPortOp === undefined ? portOf(dstPort) : dstPort,
-    }),
-    ops: defined({ source: srcIpOp, dest: dstIpOp, sourcePort: srcPortOp, destPort: dstPortOp }),
+    ...filterOf({ ...query, ...compared, ...ports }),
     ...defined({ sourceNode, destNode, tcpFlags, flags }),
     isEitherWay: query.reverse === "true",
   };
 }
 
-function filterOf(query: Omit<z.infer<typeof Query>, "nodeIDs" | "sTime" | "eTime">): Filters {
-  const { protocols, source, dest, connector, flow, reasons, defunct, sort, limit, page } = query;
+function filterOf(query: Omit<z.infer<typeof Query>, "nodeIDs" | "sTime" | "eTime" | "eTimeOp">): Filters {
+  const { protocols, protocolsOp = "eq", source, dest, connector, flow, reasons, defunct, sort, limit, page } = query;
+  const { sourceOp, destOp, sourcePortOp, destPortOp } = query;
+  const selected = Protocol.options.filter((one) => protocols?.includes(one) === (protocolsOp === "eq"));
   return {
-    ...defined({ protocols, source, dest, sourcePort: portOf(query.sourcePort), destPort: portOf(query.destPort) }),
-    ...defined({ connector, flow, reasons }),
+    ...(protocols === undefined ? {} : { protocols: selected }),
+    ...defined({ source, dest, connector, flow, reasons }),
+    ...defined({
+      sourcePort: portOf(query.sourcePort, sourcePortOp),
+      destPort: portOf(query.destPort, destPortOp),
+    }),
+    ops: defined({ source: sourceOp, dest: destOp, sourcePort: sourcePortOp, destPort: destPortOp }),
     ...(defunct === undefined ? {} : { isDefunct: defunct === "true" }),
     order: sort === "endTime:asc" ? "asc" : "desc",
     limit,
@@ -183,10 +199,11 @@ function filterOf(query: Omit<z.infer<typeof Query>, "nodeIDs" | "sTime" | "eTim
   };
 }
 
-const portOf = (port: number | undefined): number | undefined => (port === 0 ? undefined : port);
+const portOf = (port: number | undefined, op: FlowOp | undefined): number | undefined =>
+  port === 0 && op === undefined ? undefined : port;
 
 /**
- * Returns the range of end times: from `sTime`, or two hours, to `eTime` or now. An operator compares with the second `eTime`; `gt`, `gte`
+ * Returns the range of end times: from `sTime`, or two hours, to `eTime` or now. An operator compares with the second of `eTime`; `gt`, `gte`
  * and `ne` leave the range open until now. Pure.
  */
 function windowOf(
@@ -198,6 +215,7 @@ function windowOf(
   const last = isOpen ? nowSeconds : (eTime ?? nowSeconds);
   if (sTime !== undefined && sTime > last) throw new Violations([`sTime: is after ${isOpen ? "now" : "eTime"}`]);
   if (op === undefined || eTime === undefined) return { from: sTime ?? last - WINDOW_SECONDS, to: last };
-  const first = op === "eq" || op === "gt" || op === "gte" ? eTime : last - WINDOW_SECONDS;
-  return { from: sTime ?? first, to: isOpen ? nowSeconds : eTime + 1, ended: { op, second: eTime } };
+  const second = Math.floor(eTime);
+  const first = op === "eq" || op === "gt" || op === "gte" ? second : last - WINDOW_SECONDS;
+  return { from: sTime ?? first, to: isOpen ? nowSeconds : second + 1, ended: { op, second } };
 }

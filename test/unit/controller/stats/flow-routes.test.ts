@@ -54,6 +54,38 @@ describe("GET /v2/flow", () => {
     expect(await portsOf("?limit=10000&page=2")).toEqual([]);
   });
 
+  it("compares by operators, alone and together", async () => {
+    expect(await portsOf("?destPort=3&destPortOp=lt")).toEqual([2]);
+    expect(await portsOf("?destPort=0")).toEqual([3, 2]);
+    expect(await portsOf("?destPort=0&destPortOp=eq")).toEqual([]);
+    expect(await portsOf("?sourcePort=40000&sourcePortOp=ne")).toEqual([]);
+    expect(await portsOf("?sourcePort=0&sourcePortOp=gt&destPort=2&destPortOp=lte")).toEqual([2]);
+    expect(await portsOf("?source=192.0.2.0/24&sourceOp=ne")).toEqual([]);
+    expect(await portsOf("?dest=10.0.0.4&destOp=gt&connector=x")).toEqual([3]);
+    expect(await portsOf("?protocols=UDP,ICMP&protocolsOp=ne")).toEqual([3, 2]);
+    expect(await portsOf("?protocols=UDP,TCP&protocolsOp=ne")).toEqual([]);
+    expect(await portsOf("?protocols=UDP,TCP&protocolsOp=eq")).toEqual([3, 2]);
+  });
+
+  it("compares the second in which a flow ended, and without an operator its time", async () => {
+    const at = Math.floor((now - HOUR) / 1000) * 1000;
+    await bench.flows.add(one.uid, [flowAt(at + 100, { destPort: 4 }), flowAt(at + 900, { destPort: 5 })]);
+    const [from, time] = [at - HOUR, at + 500].map((moment) => new Date(moment).toISOString());
+    for (const [op, ports] of [
+      ["", [4]],
+      ["&eTimeOp=lte", [4, 5]],
+      ["&eTimeOp=lt", []],
+      ["&eTimeOp=eq", [4, 5]],
+      ["&eTimeOp=ne", [3]],
+      ["&eTimeOp=gt", [3]],
+      ["&eTimeOp=gte", [4, 5, 3]],
+    ] as const) {
+      const found = await portsOf(`?sort=endTime:asc&sTime=${from}&eTime=${time}${op}`);
+      expect([op, found.filter((port) => port !== 2)]).toEqual([op, ports]);
+    }
+    expect(await portsOf(`?sort=endTime:asc&eTime=${time}&eTimeOp=eq&destPort=2&destPortOp=ne`)).toEqual([4, 5]);
+  });
+
   it.each([
     "sTime=2026-01-02&eTime=2026-01-01",
     "sTime=yesterday",
@@ -69,14 +101,28 @@ describe("GET /v2/flow", () => {
     "sort=bytes",
     "nodeIDs=one",
     "port=80",
+    "nodeIDsOp=eq",
+    "sourceOp=above&source=10.0.0.1",
+    "protocols=TCP&protocolsOp=gt",
+    "sTime=9999-01-01&eTime=2026-01-01&eTimeOp=gt",
   ])("refuses %s", async (query) => {
     expect((await bench.call("GET", `/v2/flow?${query}`)).status).toBe(422);
+  });
+
+  it.each(["eTime", "protocols", "source", "dest", "sourcePort", "destPort"])("refuses %sOp alone", async (name) => {
+    const { status, json } = await bench.call("GET", `/v2/flow?${name}Op=ne`);
+    expect([status, json]).toEqual([422, [`${name}Op: needs ${name}`]]);
   });
 
   it("shows a caller only the nodes that it may read the events of", async () => {
     const key = await bench.keyFor(["events::read"], [tgrn.node(two.uid)]);
     expect(await portsOf("", key)).toEqual([3]);
     expect(await portsOf(`?nodeIDs=${one.uid}`, key)).toEqual([]);
+    expect(await portsOf("?destPort=0&destPortOp=gt&protocols=ICMP&protocolsOp=ne", key)).toEqual([3]);
+    const { status } = await bench.call("GET", "/v2/flow?destPort=0&destPortOp=gt", {
+      key: await bench.keyFor(["audits::read:flows"]),
+    });
+    expect(status).toBe(403);
   });
 });
 
