@@ -1,4 +1,5 @@
 import type { Entry } from "./archives.ts";
+import { sumsOf } from "./release.ts";
 
 /** The files of one version, as they lie in `base/` and in the directory of an upgrade. */
 export interface VersionFiles {
@@ -45,12 +46,12 @@ const COMPLETIONS: Readonly<Record<string, string>> = {
 /** The files of a version below a folder, `""` for none. */
 export function versionEntries(files: VersionFiles, folder: string): Entry[] {
   const under = folder === "" ? "" : `${folder}/`;
-  const text = (name: string, data: string): Entry => ({
+  const text = (name: string, data: string) => ({
     path: `${under}${name}`,
     mode: 0o644,
     data: Buffer.from(data),
   });
-  return [
+  const entries = [
     { path: `${under}node`, mode: 0o755, data: files.node },
     { path: `${under}holdfast.mjs`, mode: 0o644, data: files.bundle },
     ...(files.overlay === undefined ? [] : [{ path: `${under}overlay.mjs`, mode: 0o644, data: files.overlay }]),
@@ -58,6 +59,8 @@ export function versionEntries(files: VersionFiles, folder: string): Entry[] {
     text("LICENSES", files.licences),
     text("sbom.cdx.json", files.sbom),
   ];
+  const listed = entries.map(({ path, data }) => ({ name: path.slice(under.length), data }));
+  return [...entries, text("SHA256SUMS", sumsOf(listed))];
 }
 
 /** The files of the machine. Throws for something in `systemd/` that has no place. */

@@ -29,7 +29,7 @@ export interface InstalledNode {
 /** Verifies in seconds what takes minutes. */
 const judgesSoon = (text: string): string =>
   [
-    ["windowMs:6e5", "windowMs:15e3"],
+    ["windowMs:6e5", "windowMs:3e4"],
     ["settleMs:15e3", "settleMs:5e3"],
     ["againMs:12e4", "againMs:5e3"],
   ].reduce((changed, [part = "", by = ""]) => replaced(changed, part, by), text);

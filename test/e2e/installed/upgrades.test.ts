@@ -86,6 +86,18 @@ describe.skipIf(missing !== undefined)(
       expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
     });
 
+    test("a proven version whose program is truncated is given up when it crashes, and the package's takes its place", async () => {
+      await stage.machine.sh("rm /var/lib/holdfast-versions/*.probation");
+      const bundle = `/var/lib/holdfast-versions/${good.version}/holdfast.mjs`;
+      await stage.machine.sh(`truncate --size=100000 ${bundle} && systemctl kill --signal=KILL holdfast-agent.service`);
+      await waitFor("the package's version is online", async () => {
+        const status = await stage.status().catch(() => undefined);
+        return status?.build === BASE && status.session.state === "online";
+      });
+      const marked = await stage.machine.sh(`cat /var/lib/holdfast-versions/${good.version}.failed`);
+      expect(marked).toBe("its files are damaged\n");
+    });
+
     test("a purged package leaves a machine as it was", async () => {
       await stage.machine.sh("dpkg --purge holdfast");
       expect(changedFiles(node.before, await filesOf(stage.machine))).toEqual([]);

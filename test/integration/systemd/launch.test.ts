@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { sumsOf } from "../../../scripts/packaging/release.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const LAUNCH = join(import.meta.dirname, "../../../systemd/launch");
@@ -51,6 +52,12 @@ class Machine {
     this.make(dir, version);
     for (const mark of marks) this.mark(version, mark);
     return dir;
+  }
+
+  /** Lists a version's files with their sums, as a package does. */
+  list(dir: string): void {
+    const files = readdirSync(dir).map((name) => ({ name, data: readFileSync(join(dir, name)) }));
+    writeFileSync(join(dir, "SHA256SUMS"), sumsOf(files));
   }
 
   mark(version: string, mark: string, text = ""): void {
@@ -501,6 +508,41 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     for (const record of ["", "x y\n", "08 09\n", `\0\0\n`, `1000000 ${now}\n`]) expect(paced(record)).toBe(0);
     expect(new Set(started)).toEqual(new Set(["overlay"]));
     expect(machine.launch(["--paced", "x", "status"]).stdout).toContain("|status|");
+  });
+
+  test.each(["--ended", "--crashed"])("%s after a crash abandons a proven version whose files are damaged", (verb) => {
+    const dir = machine.add(NEW);
+    machine.add(MID);
+    machine.list(dir);
+    const crashed = (): Ended => machine.launch([verb], { INVOCATION_ID: "i", SERVICE_RESULT: "exit-code" });
+    expect([crashed().stderr, machine.picks()]).toEqual(["", NEW]);
+    truncateSync(join(dir, "holdfast.mjs"), 5);
+    machine.launch([verb], { INVOCATION_ID: "i", SERVICE_RESULT: "success" });
+    expect(machine.picks()).toBe(NEW);
+    expect(crashed().stderr).toBe(`holdfast: ${NEW} is given up: its files are damaged\n`);
+    expect([machine.read(NEW, "failed"), machine.picks()]).toEqual(["its files are damaged\n", MID]);
+  });
+
+  test("after a crash of several damaged versions uses the next whole one, and reports a damaged package", () => {
+    const dirs = [machine.add(NEW), machine.add(MID), join(machine.lib, "base")];
+    for (const dir of dirs) {
+      machine.list(dir);
+      truncateSync(join(dir, "holdfast.mjs"), 5);
+    }
+    const { status, stderr } = machine.launch(["--crashed"], { SERVICE_RESULT: "signal" });
+    expect([status, stderr.split("\n").at(-2)]).toEqual([
+      0,
+      `holdfast: files of the package below ${join(machine.lib, "base")} are damaged; install it again`,
+    ]);
+    expect([machine.has(NEW, "failed"), machine.has(MID, "failed"), machine.picks()]).toEqual([true, true, OLD]);
+  });
+
+  test("a version that does not list its files, or an unreadable list, condemns nothing without a difference", () => {
+    const dir = machine.add(NEW);
+    machine.launch(["--crashed"], { SERVICE_RESULT: "exit-code" });
+    mkdirSync(join(dir, "SHA256SUMS"));
+    machine.launch(["--crashed"], { SERVICE_RESULT: "exit-code" });
+    expect([machine.has(NEW, "failed"), machine.picks()]).toEqual([false, NEW]);
   });
 
   test("a directory in the place of a failure counts as one", () => {

@@ -4,6 +4,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, s
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { makeKeys, signerFrom } from "../../../scripts/packaging/keys.ts";
+import { sumsOf } from "../../../scripts/packaging/release.ts";
 import { signJws } from "../../../src/protocol/channel/jws.ts";
 import { MANIFEST_NAME, type ReleaseFile } from "../../../src/protocol/documents/release.ts";
 
@@ -12,6 +13,7 @@ export const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
 
 const ROOT = join(import.meta.dirname, "../../..");
 const run = promisify(execFile);
+const SUMS = "SHA256SUMS";
 
 /** The runtime of an installed package. */
 const RUNTIME = "/usr/lib/holdfast/base/node";
@@ -83,6 +85,8 @@ export class Releases {
     writeFileSync(bundle, change(readFileSync(bundle, "utf8").replaceAll(base, build)));
     const overlay = join(tree, "overlay.mjs");
     writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
+    const files = readdirSync(tree).filter((name) => name !== SUMS);
+    writeFileSync(join(tree, SUMS), sumsOf(files.map((name) => ({ name, data: readFileSync(join(tree, name)) }))));
     mkdirSync(dir, { recursive: true });
     const name = `holdfast-${version}-linux-${ARCHITECTURE}.tar`;
     // Without compression, which would take longer than the rest.
