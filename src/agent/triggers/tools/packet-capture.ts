@@ -43,6 +43,8 @@ const MAX_FILE_BYTES = 10_000_000;
 /** Bytes read from tcpdump per second; the kernel drops and counts packets beyond. */
 const MAX_BYTES_PER_SECOND = 16 * 1024 * 1024;
 const BEGIN_MS = 10_000;
+/** tcpdump receives packets up to a second late, in blocks, and loses at its end those that it has not received. */
+const HELD_MS = 1100;
 const MAX_SAID = 1024;
 
 /** Captures packets into files of the data store, one capture at a time, until it is stopped or reaches a limit. */
@@ -186,6 +188,7 @@ class Run {
     try {
       await this.#listening;
     } catch (error) {
+      this.#tool.kill();
       await this.end({ code: "exec-failed", message: toError(error).message });
       throw error;
     } finally {
@@ -194,11 +197,15 @@ class Run {
     }
   }
 
-  /** Stops the capture with a reason, unless it is stopping; resolves when its files are published. */
+  /**
+   * Stops the capture with a reason, unless it is stopping; resolves when its files are published. They hold all packets up to the call,
+   * and perhaps later ones.
+   */
   async end(reason: Reason): Promise<void> {
     this.#reason ??= reason;
-    this.#tool.kill();
+    const cancel = this.#options.clock.after(HELD_MS, () => this.#tool.kill());
     await this.#done;
+    cancel();
   }
 
   report(): NonNullable<CaptureAnswer["capture"]> {

@@ -1,11 +1,14 @@
+import { execFile } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { openCaptures, tgCapture } from "../../../../../src/agent/triggers/diagnostics/tg-capture.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { hostExec, type Exec } from "../../../../../src/host/process/exec.ts";
 import type { TgCapture } from "../../../../../src/protocol/triggers/capture.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { somePcap } from "../../../../support/some-pcap.ts";
@@ -24,6 +27,8 @@ interface StageOptions {
   readonly clock?: Clock;
   /** Capacity of the store in bytes. */
   readonly room?: number;
+  /** The machine's own tools instead of a tcpdump of the test's. */
+  readonly exec?: Exec;
 }
 
 function stage({
@@ -31,6 +36,7 @@ function stage({
   after = UNTIL_STOPPED,
   clock = systemClock(),
   room = Infinity,
+  exec,
 }: StageOptions = {}) {
   const stream = join(tempDir(), "stream");
   writeFileSync(stream, somePcap(lengths));
@@ -40,7 +46,7 @@ function stage({
   const unpublished = new Set<string>();
   let left = room;
   const captures = openCaptures({
-    exec: tools.exec,
+    exec: exec ?? tools.exec,
     files: hostFiles(),
     clock,
     log: pino({ level: "silent" }),
@@ -125,6 +131,14 @@ test("a capture runs until stopped, and its files remain", async () => {
   expect(stopped.files).toEqual([{ path, bytes: content.length }]);
   expect(tools.calls("tcpdump")).toEqual(["-d -n -i lo -- icmp", "-n -i lo -w - -- icmp"]);
   expect(await ask({ action: "stop" })).toMatchObject({ state: "STOPPED", capture: { reason: { code: "stopped" } } });
+});
+
+test("keeps the packets that tcpdump had not received when it was stopped", async () => {
+  const { ask, start } = stage({ exec: hostExec(systemClock()) });
+  await start({ filter: "icmp" });
+  await promisify(execFile)("ping", ["-c", "1", "127.0.0.1"]);
+  const { capture } = await ask({ action: "stop" });
+  expect(capture?.packets).toBeGreaterThanOrEqual(2);
 });
 
 test("replaces the oldest file, so that all together stay within the limit", async () => {
