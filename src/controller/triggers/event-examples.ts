@@ -2,13 +2,26 @@ import type { TriggerEvent } from "../../protocol/values/trigger-events.ts";
 
 const printed = (message: string) => ({ output: { message, exitCode: "0", truncated: false } });
 
+const flow = {
+  sip: "192.0.2.7",
+  dip: "198.51.100.7",
+  p: "tcp",
+  sport: 40_002,
+  dport: 443,
+  state: "ESTABLISHED",
+  br: 18_400,
+  bw: 920,
+  con: 12,
+  def: false,
+};
+
 /** Examples of bodies and answers of events; those of other events follow from their schemas. */
 export const eventExamples: Readonly<
   Partial<Record<TriggerEvent, { readonly body?: object; readonly answer?: object }>>
 > = {
   flows: {
     body: { action: "read", protocol: "tcp" },
-    answer: { result: { tcp: [{ source: "192.0.2.7:40002", dest: "198.51.100.7:443" }] }, total: 1 },
+    answer: { result: { icmp: [], tcp: [flow], udp: [] }, total: 1 },
   },
   "gateway-ping": {
     body: { dest: "edge-2", count: 2 },

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { DataStoreListing, DataStoreTasks, ImageInfo, TaskStarted } from "./data-store.ts";
 import { ImagesReport } from "../local/containers.ts";
-import { JsonObject, Text64, UnixSeconds } from "../values/values.ts";
+import { Text64, UnixSeconds } from "../values/values.ts";
 
 const Count = z.int().min(0);
 
@@ -25,8 +25,6 @@ export const ToolOutput = z.union([WholeOutput, WatchedOutput]).meta({ id: "Tool
 
 /** Answer of an event that starts an operation: what it will do or, after a restart, what it did. */
 export const Announced = z.object({ output: z.object({ message: z.string(), startedAt: z.number().optional() }) });
-
-export const Refused = z.object({ error: z.string() });
 
 export const GatewayRoutesAnswer = z.object({
   output: z.object({
@@ -57,14 +55,43 @@ export const GatewayRoutesAnswer = z.object({
   }),
 });
 
-export const FlowsAnswer = z.union([
-  z.object({
-    result: z.partialRecord(z.enum(["icmp", "tcp", "udp"]), z.array(JsonObject)),
-    total: Count,
-    truncated: z.literal(true).optional(),
-  }),
-  z.object({ result: z.literal("success"), deleted: Count }),
-]);
+/** A flow with the platform's field names; addresses and ports of its first packet. */
+export const FlowRow = z
+  .object({
+    sip: z.string(),
+    dip: z.string(),
+    p: z.enum(["tcp", "udp", "icmp"]),
+    sport: Count.optional(),
+    dport: Count.optional(),
+    lid: Count.optional().meta({ description: "ICMP: the id" }),
+    nid: Count.optional().meta({ description: "ICMP: the id after translation" }),
+    state: z.string().meta({ description: "Of TCP; else `ESTABLISHED`" }),
+    br: Count.optional().meta({ description: "Bytes received; absent if not counted" }),
+    bw: Count.optional().meta({ description: "Bytes sent; absent if not counted" }),
+    con: Count.optional().meta({ description: "Seconds since its start; absent if unknown" }),
+    def: z.boolean().meta({ description: "Whether it is denied" }),
+    meta: z
+      .object({
+        reply: z.record(z.string(), z.union([z.string(), Count])).optional(),
+        connector: z.string().optional(),
+        service: z.string().optional(),
+        peer: z.string().optional(),
+        backend: z.string().optional(),
+      })
+      .loose()
+      .optional(),
+  })
+  .meta({ id: "FlowRow" });
+export type FlowRow = z.infer<typeof FlowRow>;
+
+export const FlowList = z.object({
+  result: z.object({ icmp: z.array(FlowRow), tcp: z.array(FlowRow), udp: z.array(FlowRow) }),
+  total: Count,
+  truncated: z.literal(true).optional(),
+});
+export type FlowList = z.infer<typeof FlowList>;
+export const FlowsDeleted = z.object({ result: z.literal("success"), deleted: Count });
+export const FlowsAnswer = z.union([FlowList, FlowsDeleted]);
 
 export const NatHitsAnswer = z.union([
   z.object({
@@ -88,24 +115,26 @@ export const NatHitsAnswer = z.union([
   z.object({ reset: Count }),
 ]);
 
-export const ContainerStatusAnswer = z.union([
-  z.record(
-    z.string(),
-    z.object({
-      status: z.enum(["INITIALIZING", "RUNNING", "STOPPED"]),
-      imageName: z.string(),
-      imageId: z.string(),
-      health: Text64.optional(),
-    }),
-  ),
-  Refused,
-]);
+/** Containers by name. */
+export const ContainerStatusAnswer = z.record(
+  z.string(),
+  z.object({
+    status: z.enum(["INITIALIZING", "RUNNING", "STOPPED"]),
+    imageName: z.string().meta({ description: "Repository and tag, joined by a slash" }),
+    imageId: z.string().meta({ description: "12 hexadecimal digits; empty without an image" }),
+    health: Text64.optional(),
+  }),
+);
 
 /** Answer of the event with a container's name, unless it is a watched start of an on-demand container, which streams output. */
 export const ContainerCommandAnswer = z.union([z.object({ message: z.string() }), ToolOutput]);
 
-/** Answer of `container-image`: the images, or what was deleted. */
-export const ContainerImageAnswer = z.union([ImagesReport, z.object({ success: z.string() }), Refused]);
+/** Answer of `container-image`: the images, or what was deleted, or why an image was not deleted. */
+export const ContainerImageAnswer = z.union([
+  ImagesReport,
+  z.object({ success: z.string() }),
+  z.object({ error: z.string() }),
+]);
 
 export const DataStoreAnswer = z.union([DataStoreListing, DataStoreTasks, TaskStarted, ImageInfo, z.strictObject({})]);
 

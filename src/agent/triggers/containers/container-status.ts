@@ -1,3 +1,4 @@
+import { InputError } from "../../../errors.ts";
 import { ContainerStatusRequest } from "../../../protocol/triggers/bodies.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
@@ -6,7 +7,7 @@ import { defined } from "../../../lib/defined.ts";
 /** Characters of short ids in the engine's own tools. */
 const SHORT_ID = 12;
 
-/** Returns the state of each container, or of one, by name. */
+/** Returns the state of each container, or of one, by name. @throws {InputError} `not-found` */
 export function containerStatus(
   compute: () => Pick<Compute, "containers"> | undefined,
 ): OneShotTrigger<ContainerStatusRequest> {
@@ -18,12 +19,12 @@ export function containerStatus(
     needsDataPlane: false,
     readOnly: true,
     agents: false,
-    handle({ container }) {
+    async handle({ container }) {
       const all = compute()?.containers() ?? [];
-      if (container === undefined) return Promise.resolve(Object.fromEntries(all.map(entryOf)));
-      const one = all.find(({ name }) => name === container);
-      const error = `no container is called ${container}`;
-      return Promise.resolve(one === undefined ? { error } : Object.fromEntries([entryOf(one)]));
+      const asked = container === undefined ? all : all.filter(({ name }) => name === container);
+      if (container !== undefined && asked.length === 0)
+        throw new InputError("not-found", `no container is called ${container}`, { details: { field: "container" } });
+      return Object.fromEntries(asked.map(entryOf));
     },
   };
 }

@@ -7,29 +7,10 @@ import type { TrackedFlow } from "../../../host/network/conntrack-line.ts";
 import { flowMeta } from "../../../protocol/overlay/flow-meta.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../../protocol/overlay/overlay.ts";
 import { Flows } from "../../../protocol/triggers/bodies.ts";
+import type { FlowRow } from "../../../protocol/triggers/results.ts";
 import type { ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { defined } from "../../../lib/defined.ts";
-
-/** A flow with the platform's field names; values that the kernel does not count are absent. */
-export interface FlowRow {
-  readonly sip: string;
-  readonly dip: string;
-  readonly p: "tcp" | "udp" | "icmp";
-  readonly sport?: number;
-  readonly dport?: number;
-  /** ICMP: the original id, and the one after translation. */
-  readonly lid?: number;
-  readonly nid?: number;
-  readonly state: string;
-  /** Bytes received and sent. */
-  readonly br?: number;
-  readonly bw?: number;
-  /** Seconds since the flow started. */
-  readonly con?: number;
-  readonly def: boolean;
-  readonly meta?: Readonly<Record<string, string | Readonly<Record<string, string | number>>>>;
-}
 
 /** Flows that the overlay carries. */
 export interface CarriedFlows {

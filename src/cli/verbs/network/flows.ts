@@ -3,44 +3,12 @@ import { InputError } from "../../../errors.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import { formatBytes, formatCount, formatDuration } from "../../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../../lib/text/terminal-text.ts";
-import { Version } from "../../../protocol/values/values.ts";
+import { FlowList, FlowsDeleted, type FlowRow } from "../../../protocol/triggers/results.ts";
 import { triggerAnswer } from "../../frame/trigger-answer.ts";
 import type { Call, Verb } from "../../frame/verb.ts";
 import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
 import { defined } from "../../../lib/defined.ts";
-
-const FlowRow = z.object({
-  sip: z.string(),
-  dip: z.string(),
-  p: z.enum(["tcp", "udp", "icmp"]),
-  sport: Version.optional(),
-  dport: Version.optional(),
-  lid: Version.optional(),
-  nid: Version.optional(),
-  state: z.string(),
-  br: Version.optional(),
-  bw: Version.optional(),
-  con: Version.optional(),
-  def: z.boolean(),
-  meta: z
-    .object({
-      reply: z.record(z.string(), z.union([z.string(), Version])).optional(),
-      connector: z.string().optional(),
-      service: z.string().optional(),
-      peer: z.string().optional(),
-      backend: z.string().optional(),
-    })
-    .loose()
-    .optional(),
-});
-type FlowRow = z.infer<typeof FlowRow>;
-const FlowList = z.object({
-  result: z.object({ icmp: z.array(FlowRow), tcp: z.array(FlowRow), udp: z.array(FlowRow) }),
-  total: Version,
-  truncated: z.boolean().optional(),
-});
-const FlowsDeleted = z.object({ result: z.literal("success"), deleted: Version });
 
 export const flowsVerb: Verb = {
   name: "flows",
@@ -104,7 +72,7 @@ function block(name: string, value: string | boolean): string {
   throw new InputError("usage", `--${name} needs an IP address or a CIDR, not ${String(value)}`);
 }
 
-function listText({ result, total, truncated }: z.infer<typeof FlowList>): string {
+function listText({ result, total, truncated }: FlowList): string {
   const lines = [...result.tcp, ...result.udp, ...result.icmp].map((row) => `${flowText(row)}\n`);
   if (lines.length === 0) return "no flow\n";
   return lines.join("") + (truncated === true ? `not all: there are ${total} or more\n` : "");

@@ -37,7 +37,9 @@ test("health with a check, no id without a container, and one by its name", asyn
   expect(await ask({ container: "db" })).toEqual({
     body: { db: { status: "STOPPED", imageName: "acme.example/team/web/1.2", imageId: "" } },
   });
-  expect(await ask({ container: "nobody" })).toEqual({ body: { error: "no container is called nobody" } });
+  expect(await ask({ container: "nobody" })).toEqual({
+    error: { code: "not-found", message: "no container is called nobody", details: { field: "container" } },
+  });
 });
 
 test.each([{ container: 7 }, { container: "" }, { what: "all" }])("refuses %j", async (body) => {
