@@ -10,7 +10,7 @@ export const ApigwSection: z.ZodType<JsonObject> = closed({
     description: "Public name of the node, or of the load balancer in front of it",
   }),
   port: numberOrUnset(ItemPort).meta({ description: "TCP port; other than 443 only behind a load balancer" }),
-  cert: textOrUnset(Fqdn).meta({ description: "FQDN of an uploaded certificate" }),
+  cert: textOrUnset(Fqdn).meta({ description: "FQDN of an uploaded certificate; stored without effect" }),
   wireguardEnabled: FlagOrUnset.meta({ description: "Run the WireGuard endpoint; false by default" }),
   wireguardEndpoint: textOrUnset(Ipv4OrName).meta({ description: "What clients dial: IPv4 address or DNS name" }),
   wireguardPort: numberOrUnset(ItemPort).meta({ description: "UDP port; 51820 is customary" }),

@@ -43,7 +43,7 @@ export const gatewayScalars = {
   port: ItemPort.optional().meta({ description: "TCP port it listens on and advertises" }),
   udpEnabled: Flag.optional(),
   udpPort: ItemPort.optional().meta({ description: "8443 by default" }),
-  cert: Fqdn.optional().meta({ description: "FQDN of an uploaded certificate" }),
+  cert: Fqdn.optional().meta({ description: "FQDN of an uploaded certificate; stored without effect" }),
   maxmbps: Rate.optional().meta({ description: "All that comes in over tunnels, Mbit/s; below 1 is unlimited" }),
   maxClientWriteMbps: Rate.optional().meta({
     description: "All that goes out over tunnels, Mbit/s; below 1 is unlimited",

@@ -40,7 +40,6 @@ export interface GatewayServer {
   readonly port: number;
   readonly udpEnabled: boolean;
   readonly udpPort: number;
-  readonly cert?: string;
 }
 
 /** A node or a cluster by name, FQDN or UID, in lower case. */
@@ -170,8 +169,14 @@ function serverOf(reader: GatewayReader, nodeType: NodeType): Pick<Gateway, "ser
   if (type === undefined || host === undefined || port === undefined || reader.isBad("udpPort")) {
     return { isServerRejected: true };
   }
-  const server = { type, host: host.toLowerCase(), port, udpEnabled, udpPort };
-  return { server: { ...server, ...defined({ cert }) }, isServerRejected: false };
+  if (cert !== undefined)
+    reader.note(
+      "E_UNSUPPORTED",
+      SECTION,
+      "cert",
+      "ignored: a gateway proves itself by its own key, without a certificate",
+    );
+  return { server: { type, host: host.toLowerCase(), port, udpEnabled, udpPort }, isServerRejected: false };
 }
 
 function pathOf(item: z.output<typeof GatewayPathItem>): GatewayPath {

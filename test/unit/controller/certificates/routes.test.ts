@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { nodeDocument } from "../../../../src/controller/channel/documents/versions.ts";
 import { Certificates } from "../../../../src/controller/certificates/service.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
@@ -126,6 +127,29 @@ describe("certificates", () => {
     const put = (name: string) =>
       bench.call("PUT", `/v2/certificates/${name}`, { json: body({ fqdn: name }), key: changer });
     expect([(await put(NAME)).status, (await put("www.example.net")).status]).toEqual([200, 403]);
+  });
+
+  it("stay at the controller: a gateway that names one gets its name, and the writer a warning", async () => {
+    await post(body());
+    const { uid } = await bench.fleet.add({ name: "one" });
+    const json = { enabled: true, type: "public", host: NAME, port: 8443, cert: NAME };
+    const written = await bench.call("PUT", `/node/${uid}/config/gateway`, { json });
+    expect([written.status, written.headers.get("holdfast-warning")]).toEqual([
+      200,
+      "gateway.cert: ignored: a gateway proves itself by its own key, without a certificate",
+    ]);
+    const documents = (await bench.fleet.store.nodes.contents([uid])).map((node) => nodeDocument(node, {}));
+    const delivered = JSON.stringify(documents);
+    const read = await bench.call("GET", `/node/${uid}`);
+    const secret = leaf.key.split("\n")[1] ?? "";
+    expect(secret).toMatch(/^[\w+/]{16}/);
+    for (const text of [delivered, read.text, bench.logged.join("")]) {
+      expect(text).not.toContain(secret);
+      expect(text).not.toContain("BEGIN");
+    }
+    expect(documents).toMatchObject([{ config: { gateway: { cert: NAME } } }]);
+    const off = await bench.call("PUT", `/node/${uid}/config/gateway`, { json: { ...json, cert: "" } });
+    expect(off.headers.get("holdfast-warning")).toBeNull();
   });
 
   it("raise one event when they are about to expire, and one when they have", async () => {

@@ -48,7 +48,6 @@ describe("a section as parsed by a node", () => {
       host: "GW.Example.net",
       port: "8443",
       udpEnabled: true,
-      cert: "gw.example.net",
       maxmbps: 200,
       maxClientWriteMbps: 1.5,
       connectToPublic: false,
@@ -84,7 +83,6 @@ describe("a section as parsed by a node", () => {
         port: 8443,
         udpEnabled: true,
         udpPort: 8443,
-        cert: "gw.example.net",
       },
       isServerRejected: false,
       clients: [
@@ -172,6 +170,10 @@ describe("a section as parsed by a node", () => {
   it.each([
     [{ type: "private" }, "E_DEPENDENCY gateway.clients: lists nobody"],
     [{ type: "private", clients: [{ name: "a", enabled: false }] }, "E_DEPENDENCY gateway.clients: lists nobody"],
+    [
+      { cert: "tls.example.org" },
+      "E_UNSUPPORTED gateway.cert: ignored: a gateway proves itself by its own key, without a certificate",
+    ],
     [{ maxmbps: 0.5 }, "E_RANGE gateway.maxmbps: is below 1, which is unlimited"],
     [{ maxClientWriteMbps: -1 }, "E_RANGE gateway.maxClientWriteMbps: is below 1, which is unlimited"],
     [
@@ -183,7 +185,7 @@ describe("a section as parsed by a node", () => {
     expect(rejections(raw)).toEqual([]);
     expect(notices(raw)).toEqual([expect.stringContaining(text)]);
     expect(read(raw).gateway.server).toBeDefined();
-    expect(JSON.stringify(read(raw).gateway)).not.toMatch(/(in|e)gressBits/);
+    expect(JSON.stringify(read(raw).gateway)).not.toMatch(/(in|e)gressBits|tls\.example\.org/);
   });
 
   it.each([undefined, null, []])("admits everybody without a list of pairs (%j)", (acls) => {
