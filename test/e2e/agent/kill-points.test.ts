@@ -33,24 +33,24 @@ async function killEverywhere<L extends Launch>(operation: Operation<L>, size: n
 
 test(
   "registering, killed anywhere, can be repeated and makes one node",
-  async () => killEverywhere(registering(await runController()), 14, "registration"),
+  async () => killEverywhere(registering(await runController()), 6, "registration"),
   LIMIT_MS,
 );
 
 test(
   "saving a document, killed anywhere, leaves the old one or the new one applied",
-  async () => killEverywhere(await savingDocument(), 10, "document"),
+  async () => killEverywhere(await savingDocument(), 4, "document"),
   LIMIT_MS,
 );
 
 test(
   "rolling a document back, killed anywhere, leaves it unchanged or rolls it back completely",
-  async () => killEverywhere(await rollingBack(), 12, "rollback"),
+  async () => killEverywhere(await rollingBack(), 4, "rollback"),
   LIMIT_MS,
 );
 
 test(
   "journalling a trigger, killed anywhere, runs it at most once and answers it always",
-  async () => killEverywhere(await journallingTrigger(), 10, "trigger"),
+  async () => killEverywhere(await journallingTrigger(), 4, "trigger"),
   LIMIT_MS,
 );
