@@ -22,7 +22,13 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "v
 import type { S3Access } from "../../../src/protocol/triggers/transfer.ts";
 import { startConnectProxy } from "../../support/control-plane/connect-proxy.ts";
 import { startFront, type PassedRequest, type S3Front } from "../../support/data-store/s3-front.ts";
-import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../../support/data-store/s3-transfer.ts";
+import {
+  credentialsFile,
+  s3Job,
+  startTransfer,
+  transferHere,
+  type S3JobOptions,
+} from "../../support/data-store/s3-transfer.ts";
 import { startSwift, type SwiftServer } from "../../support/data-store/swift.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -107,16 +113,16 @@ async function front(): Promise<S3Front & { readonly access: S3Access }> {
 }
 
 test.each([
-  ["a small object", SMALL],
-  ["an object of several parts", THREE_PARTS],
-  ["an empty object", Buffer.alloc(0)],
-])("%s is uploaded and downloaded unchanged, by path", async (name, bytes) => {
+  ["a small object", SMALL, startTransfer],
+  ["an object of several parts", THREE_PARTS, transferHere],
+  ["an empty object", Buffer.alloc(0), transferHere],
+])("%s is uploaded and downloaded unchanged, by path", async (name, bytes, start) => {
   const key = `by path/${name}/ü+&?=.img`;
   put(bytes);
-  expect(await startTransfer(upload({ key })).ended).toEqual({ is: "done", bytes: bytes.length });
+  expect(await start(upload({ key })).ended).toEqual({ is: "done", bytes: bytes.length });
   expect(await fetched(key)).toBe(hashOf(bytes));
   const copy = "images/new/copy.img";
-  expect(await startTransfer(download({ key, file: copy })).ended).toEqual({ is: "done", bytes: bytes.length });
+  expect(await start(download({ key, file: copy })).ended).toEqual({ is: "done", bytes: bytes.length });
   expect(fileHash(copy)).toBe(hashOf(bytes));
   expect(leftIn("images/new")).toEqual(["copy.img"]);
 });
@@ -128,9 +134,9 @@ test("puts a bucket in the host name if the endpoint requires it, and reaches it
   const proxies = { http: proxy.url, noProxy: [] };
   put(LARGE);
   const options = { key: "by-host.img", access: virtual };
-  const up = startTransfer({ ...upload(options), proxies });
+  const up = transferHere({ ...upload(options), proxies });
   expect(await up.ended).toEqual({ is: "done", bytes: LARGE.length });
-  const down = startTransfer({ ...download({ ...options, file: "images/copy.img" }), proxies });
+  const down = transferHere({ ...download({ ...options, file: "images/copy.img" }), proxies });
   expect(await down.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(fileHash("images/copy.img")).toBe(hashOf(LARGE));
   expect(new Set(proxy.requests)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
@@ -140,7 +146,7 @@ test("finds the bucket's region without a configured one", async () => {
   await stored("region.img", SMALL);
   const { region: _, ...anywhere } = access();
   const job = download({ key: "region.img", access: anywhere });
-  expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: SMALL.length });
+  expect(await transferHere(job).ended).toEqual({ is: "done", bytes: SMALL.length });
 });
 
 test("a killed download resumes where it was, and fetches only the rest", async () => {
@@ -155,7 +161,7 @@ test("a killed download resumes where it was, and fetches only the rest", async 
   const { resume } = await running.event("resumable", ({ resume }) => resume.bytes === 16 * MIB);
   await running.kill();
   first = before.passed.length;
-  const again = startTransfer({ ...job, resume });
+  const again = transferHere({ ...job, resume });
   expect(await again.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(fileHash(common.file)).toBe(hashOf(LARGE));
   const ranges = before.passed.slice(first).map(({ headers }) => Number(/\d+/.exec(headers.range ?? "")?.[0]));
@@ -168,7 +174,7 @@ test("an object that was replaced meanwhile is fetched from its beginning", asyn
   writeFileSync(join(root, `images/.holdfast-${id}.part`), LARGE.subarray(0, 1000), { mode: 0o600 });
   const resume = { bytes: 1000, etag: '"00000000000000000000000000000000"', total: LARGE.length };
   const job = download({ key: "replaced.img", id, resume });
-  expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: SMALL.length });
+  expect(await transferHere(job).ended).toEqual({ is: "done", bytes: SMALL.length });
   expect(fileHash(common.file)).toBe(hashOf(SMALL));
 });
 
@@ -180,7 +186,7 @@ test("an object that changes during its download is not mixed with its old conte
     if (headers.range?.startsWith("bytes=0-") === true || isChanged) return undefined;
     return { status: 503, code: "SlowDown" };
   };
-  const running = startTransfer(download({ key: "changed.img", access: between.access }));
+  const running = transferHere(download({ key: "changed.img", access: between.access }));
   await running.event("retry");
   await stored("changed.img", LARGE.toReversed());
   isChanged = true;
@@ -197,8 +203,8 @@ test("retries a busy store with backoff, resumes what breaks off, and gives up a
     return busy.passed.length <= 6 ? "cut" : undefined;
   };
   busier.fault = () => ({ status: 503, code: "SlowDown" });
-  const running = startTransfer(download({ key: "busy.img", access: busy.access }));
-  const vain = startTransfer(download({ key: "busy.img", access: busier.access, file: "images/vain.img" }));
+  const running = transferHere(download({ key: "busy.img", access: busy.access }));
+  const vain = transferHere(download({ key: "busy.img", access: busier.access, file: "images/vain.img" }));
   expect(await running.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(fileHash(common.file)).toBe(hashOf(LARGE));
   const retries = running.events.filter((event) => event.is === "retry");
@@ -217,7 +223,7 @@ test("uploads parts again that the store refused for a while", async () => {
   const faults = [{ status: 503, code: "SlowDown" }, { status: 500, code: "InternalError" }, "cut"] as const;
   let parts = 0;
   busy.fault = ({ method }) => (method === "PUT" ? faults[(parts += 1) - 1] : undefined);
-  const running = startTransfer(upload({ key: "again.img", access: busy.access }));
+  const running = transferHere(upload({ key: "again.img", access: busy.access }));
   expect(await running.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(await fetched("again.img")).toBe(hashOf(LARGE));
   expect(running.events.filter((event) => event.is === "progress").every(({ bytes }) => bytes <= LARGE.length)).toBe(
@@ -236,7 +242,7 @@ test("a killed upload continues with its stored parts", async () => {
   await running.kill();
   isKilled = true;
   const from = before.passed.length;
-  expect(await startTransfer({ ...job, resume }).ended).toEqual({ is: "done", bytes: THREE_PARTS.length });
+  expect(await transferHere({ ...job, resume }).ended).toEqual({ is: "done", bytes: THREE_PARTS.length });
   expect(await fetched("upload-resumed.img")).toBe(hashOf(THREE_PARTS));
   const sent = before.passed.slice(from).filter(({ method }) => method === "PUT");
   expect(new Set(sent.map(({ path }) => /partNumber=(\d+)/.exec(path)?.[1]))).toEqual(new Set(["2", "3"]));
@@ -256,22 +262,15 @@ test("uploads the parts of a changed file again", async () => {
   isKilled = true;
   const changed = LARGE.toReversed();
   put(changed);
-  expect(await startTransfer({ ...job, resume }).ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(await transferHere({ ...job, resume }).ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(await fetched("upload-changed.img")).toBe(hashOf(changed));
 });
 
-test("a cancelled upload leaves nothing in the bucket, and an interrupted one continues later", async () => {
+test("a cancelled upload leaves nothing in the bucket; the remains of an interrupted one are aborted later, also without its file, and repeatedly without harm", async () => {
   put(LARGE);
   const held = await front();
   held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
-  const left = startTransfer(upload({ key: "left.img", access: held.access }));
-  await left.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
-  left.leave();
-  await left.ended;
-  expect(left.events.some(({ is }) => is === "failed")).toBe(false);
-  expect(await uploads()).toContain("left.img");
-
-  const cancelled = startTransfer(upload({ key: "cancelled.img", access: held.access }));
+  const cancelled = transferHere(upload({ key: "cancelled.img", access: held.access }));
   await cancelled.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
   expect(await uploads()).toContain("cancelled.img");
   cancelled.cancel();
@@ -280,21 +279,17 @@ test("a cancelled upload leaves nothing in the bucket, and an interrupted one co
   // The caller knows by this that nothing remains.
   const reported = cancelled.events.findLast((event) => event.is === "resumable");
   expect(reported?.resume.uploadId).toBeUndefined();
-});
 
-test("aborts the remains of a killed upload later, also without its file, and repeatedly without harm", async () => {
-  put(LARGE);
-  const held = await front();
-  held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
-  const job = upload({ key: "taken-back.img", access: held.access });
-  const killed = startTransfer(job);
-  const { resume } = await killed.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
-  await killed.kill();
+  const left = startTransfer(upload({ key: "left.img", access: held.access }));
+  const { resume } = await left.event("resumable", ({ resume: { bytes } }) => bytes >= 16 * MIB);
+  left.leave();
+  await left.ended;
+  expect(left.events.some(({ is }) => is === "failed")).toBe(false);
   rmSync(join(root, common.file));
-  expect(await uploads()).toContain("taken-back.img");
-  const abort = s3Job({ kind: "s3-abort", root, access: access(), ...common, key: "taken-back.img", resume });
-  for (let n = 0; n < 2; n += 1) expect(await startTransfer(abort).ended).toEqual({ is: "done", bytes: 0 });
-  expect(await uploads()).not.toContain("taken-back.img");
+  expect(await uploads()).toContain("left.img");
+  const abort = s3Job({ kind: "s3-abort", root, access: access(), ...common, key: "left.img", resume });
+  for (let n = 0; n < 2; n += 1) expect(await transferHere(abort).ended).toEqual({ is: "done", bytes: 0 });
+  expect(await uploads()).not.toContain("left.img");
 });
 
 test("data changed during the upload is refused and sent again, and during the download is not kept", async () => {
@@ -306,7 +301,7 @@ test("data changed during the upload is refused and sent again, and during the d
     isFirst = false;
     return "alter";
   };
-  const up = startTransfer(upload({ key: "altered.img", access: altering.access }));
+  const up = transferHere(upload({ key: "altered.img", access: altering.access }));
   expect(await up.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(up.events.filter((event) => event.is === "retry")).toHaveLength(1);
   expect(await fetched("altered.img")).toBe(hashOf(LARGE));
@@ -314,7 +309,7 @@ test("data changed during the upload is refused and sent again, and during the d
   await stored("altered-down.img", SMALL);
   altering.fault = () => "alter";
   const job = download({ key: "altered-down.img", access: altering.access, file: "images/down.img" });
-  expect(await startTransfer(job).ended).toMatchObject({ is: "failed", code: "hash-mismatch" });
+  expect(await transferHere(job).ended).toMatchObject({ is: "failed", code: "hash-mismatch" });
   expect(leftIn("images")).toEqual(["disk.img"]);
 });
 
@@ -338,7 +333,7 @@ test("a list of parts that is truncated or malformed loses nothing of an upload"
     const body = isList(request) ? lists.shift() : undefined;
     return body === undefined ? undefined : { status: 200, body };
   };
-  const again = startTransfer({ ...job, resume });
+  const again = transferHere({ ...job, resume });
   expect(await again.ended).toEqual({ is: "done", bytes: LARGE.length });
   expect(again.events.filter((event) => event.is === "retry").map(({ reason }) => reason)).toEqual([
     `s3://${BUCKET}/list-cut.img: the answer of S3 cannot be read`,
@@ -354,7 +349,7 @@ test("a machine with a wrong clock signs by the store's", async () => {
   const later = new Date(Date.now() + 3_600_000);
   // The store itself corrects it again.
   skewed.fault = () => (skewed.passed.length === 1 ? refusing(later) : undefined);
-  const running = startTransfer(download({ key: "skewed.img", access: skewed.access }));
+  const running = transferHere(download({ key: "skewed.img", access: skewed.access }));
   expect(await running.ended).toEqual({ is: "done", bytes: SMALL.length });
   const signed = skewed.passed.map(({ headers }) => String(headers["x-amz-date"]).slice(0, 11));
   const hour = (date: Date): string => date.toISOString().replaceAll("-", "").slice(0, 11);
@@ -370,7 +365,7 @@ test("names expired credentials, and continues with those that are replaced in t
   expiring.fault = ({ headers }) =>
     headers.authorization?.includes("test:soon-over") === true ? { status: 400, code: "ExpiredToken" } : undefined;
   const job = upload({ key: "expired.img", access: { ...expiring.access, credentials } });
-  expect(await startTransfer(job).ended).toMatchObject({ is: "failed", code: "bad-credentials" });
+  expect(await transferHere(job).ended).toMatchObject({ is: "failed", code: "bad-credentials" });
 
   const replaced = credentialsFile(base, { accessKeyId, secretAccessKey });
   let parts = 0;
@@ -382,7 +377,7 @@ test("names expired credentials, and continues with those that are replaced in t
     writeFileSync(replaced, JSON.stringify({ accessKeyId, secretAccessKey, sessionToken: "second" }));
     return { status: 503, code: "SlowDown" };
   };
-  const long = startTransfer(upload({ key: "renewed.img", access: { ...between.access, credentials: replaced } }));
+  const long = transferHere(upload({ key: "renewed.img", access: { ...between.access, credentials: replaced } }));
   await long.event("retry");
   await waitFor("the new ones are used", () =>
     between.passed.some(({ headers }) => headers["x-amz-security-token"] === "second"),
@@ -393,7 +388,7 @@ test("an upload that fails permanently leaves nothing in the bucket", async () =
   put(LARGE);
   const refusing = await front();
   refusing.fault = ({ path }) => (/partNumber=2/.test(path) ? { status: 403, code: "AccessDenied" } : undefined);
-  const running = startTransfer(upload({ key: "refused.img", access: refusing.access }));
+  const running = transferHere(upload({ key: "refused.img", access: refusing.access }));
   expect(await running.ended).toMatchObject({ is: "failed", code: "access-denied" });
   expect(await uploads()).not.toContain("refused.img");
 });
@@ -410,10 +405,11 @@ test.each(["s3-download", "s3-upload"] as const)(
       [{ accessKeyId: wrongId, secretAccessKey }, BUCKET, "bad-credentials", "(403)"],
       [{ accessKeyId, secretAccessKey }, "no-such-bucket-here", "no-such-bucket", "NoSuchBucket (404)"],
     ] as const;
-    const refused = cases.map(async ([content, bucket, code, text]) => {
+    const refused = cases.map(async ([content, bucket, code, text], at) => {
       const refusing = await front();
       const credentials = credentialsFile(base, content);
-      const running = startTransfer(
+      const start = at === 0 ? startTransfer : transferHere;
+      const running = start(
         s3Job({ kind, root, ...common, bucket, key: "none.img", access: { ...refusing.access, credentials } }),
       );
       expect(await running.ended).toMatchObject({ is: "failed", code });
@@ -429,7 +425,7 @@ test.each(["s3-download", "s3-upload"] as const)(
 );
 
 test("names a missing object", async () => {
-  const running = startTransfer(download({ key: "none.img" }));
+  const running = transferHere(download({ key: "none.img" }));
   const message = `s3://${BUCKET}/none.img: S3 answered NoSuchKey (404)`;
   expect(await running.ended).toEqual({ is: "failed", code: "no-such-key", message });
   expect(leftIn("images")).toEqual([]);
@@ -443,7 +439,7 @@ test.each([
 ])("refuses a credentials file that %s, without any request", async (_, credentials, text) => {
   const unasked = await front();
   const job = download({ key: "any.img", access: { ...unasked.access, credentials: credentials() } });
-  const running = startTransfer(job);
+  const running = transferHere(job);
   expect(await running.ended).toMatchObject({ is: "failed" });
   expect(running.output()).toContain(text);
   expect(running.output()).not.toContain("AKIDENTIFIER");
@@ -473,7 +469,7 @@ test("applies a rate in both directions", async () => {
   ];
   const began = performance.now();
   const ended = jobs.map(async (job) => {
-    expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: SMALL.length });
+    expect(await transferHere(job).ended).toEqual({ is: "done", bytes: SMALL.length });
     // Never earlier; the first piece is sent at once.
     expect(performance.now() - began).toBeGreaterThan(2000);
   });
@@ -482,13 +478,13 @@ test("applies a rate in both directions", async () => {
 
 test("reaches a private address of an object store only if the machine's owner configured it", async () => {
   const refused = access({ endpoint: "http://169.254.169.254:80" });
-  const running = startTransfer(download({ key: "any.img", access: refused }));
+  const running = transferHere(download({ key: "any.img", access: refused }));
   expect(await running.ended).toMatchObject({ is: "failed", code: "forbidden-address" });
 });
 
 test("refuses a download larger than allowed before it starts", async () => {
   await stored("large.img", SMALL);
-  const running = startTransfer(download({ key: "large.img", limits: { maxBytes: 1000 } }));
+  const running = transferHere(download({ key: "large.img", limits: { maxBytes: 1000 } }));
   expect(await running.ended).toMatchObject({ is: "failed", code: "too-large" });
   expect(existsSync(join(root, common.file))).toBe(false);
   expect(statSync(join(root, "images")).isDirectory()).toBe(true);

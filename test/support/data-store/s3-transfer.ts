@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { PassThrough, type Writable } from "node:stream";
 import { onTestFinished } from "vitest";
 import {
   TransferEvent,
@@ -10,6 +11,7 @@ import {
   type TransferJob,
   type TransferLimits,
 } from "../../../src/protocol/triggers/transfer.ts";
+import { transfer } from "../../../src/transfer/main.ts";
 import { compileCache } from "../compile-cache.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { waitFor } from "../wait-for.ts";
@@ -63,23 +65,27 @@ export function credentialsFile(dir: string, content: object, mode = 0o600): str
   return path;
 }
 
-/** A `holdfast transfer` as a process of its own. */
-export interface RunningTransfer {
-  readonly pid: number;
+/** A running transfer. */
+export interface SomeTransfer {
   readonly events: readonly TransferEvent[];
   /** Returns all output so far. */
   readonly output: () => string;
   cancel(): void;
   /** Closes its input, as a dying agent does. */
   leave(): void;
-  kill(): Promise<void>;
-  /** The last event, once the process has exited. */
+  /** The last event, once it has ended. */
   readonly ended: Promise<TransferEvent | undefined>;
   /** Waits for an event. */
   event<K extends TransferEvent["is"]>(
     is: K,
     fits?: (event: Extract<TransferEvent, { is: K }>) => boolean,
   ): Promise<Extract<TransferEvent, { is: K }>>;
+}
+
+/** A `holdfast transfer` as a process of its own. */
+export interface RunningTransfer extends SomeTransfer {
+  readonly pid: number;
+  kill(): Promise<void>;
 }
 
 /** Starts one; it ends with the test at the latest. */
@@ -89,35 +95,61 @@ export function startTransfer(job: TransferJob, env: Readonly<Record<string, str
     stdio: "pipe",
   });
   onTestFinished(() => void child.kill("SIGKILL"));
-  const events: TransferEvent[] = [];
-  let output = "";
-  const lines = createInterface({ input: child.stdout });
-  lines.on("line", (line) => {
-    output += `${line}\n`;
-    const event = TransferEvent.parse(JSON.parse(line));
-    events.push(event);
-    if (event.is === "whole") child.stdin.write('{"is":"publish"}\n');
-  });
-  child.stderr.on("data", (text) => (output += String(text)));
-  child.stdin.on("error", () => undefined);
-  child.stdin.write(`${JSON.stringify(job)}\n`);
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
+  const { add, take, ...running } = conducted(job, child.stdin);
+  createInterface({ input: child.stdout }).on("line", take);
+  child.stderr.on("data", (text) => add(String(text)));
   return {
+    ...running,
     pid: child.pid ?? 0,
-    events,
-    output: () => output,
-    cancel: () => void child.stdin.write(`${JSON.stringify({ is: "cancel" })}\n`),
-    leave: () => void child.stdin.end(),
+    ended: closed.then(() => running.events.at(-1)),
     async kill() {
       child.kill("SIGKILL");
       await closed;
     },
-    ended: closed.then(() => events.at(-1)),
-    event: (is, fits = () => true) =>
-      waitFor(`the event ${is}; it said: ${output}`, () =>
-        events.find(
-          (event): event is Extract<TransferEvent, { is: typeof is }> => event.is === is && fits(event as never),
-        ),
+  };
+}
+
+/**
+ * Runs one in this process, for what depends only on its job: a program of its own takes half a second of processor time. It ends with the
+ * test at the latest.
+ */
+export function transferHere(job: TransferJob): SomeTransfer {
+  const input = new PassThrough();
+  const { add: _, take, ...running } = conducted(job, input);
+  const over = transfer(input, take);
+  onTestFinished(async () => {
+    input.end();
+    await over;
+  });
+  return { ...running, ended: over.then(() => running.events.at(-1)) };
+}
+
+/** Gives a transfer its job and its orders, and records its output. */
+function conducted(job: TransferJob, input: Writable) {
+  const events: TransferEvent[] = [];
+  let output = "";
+  const say = (line: object): void => void input.write(`${JSON.stringify(line)}\n`);
+  const event: SomeTransfer["event"] = (is, fits = () => true) =>
+    waitFor(`the event ${is}; it said: ${output}`, () =>
+      events.find(
+        (found): found is Extract<TransferEvent, { is: typeof is }> => found.is === is && fits(found as never),
       ),
+    );
+  input.on("error", () => undefined);
+  say(job);
+  return {
+    events,
+    output: () => output,
+    add: (text: string): void => void (output += text),
+    take: (line: string): void => {
+      output += `${line}\n`;
+      const reported = TransferEvent.parse(JSON.parse(line));
+      events.push(reported);
+      if (reported.is === "whole") say({ is: "publish" });
+    },
+    cancel: () => say({ is: "cancel" }),
+    leave: () => void input.end(),
+    event,
   };
 }
