@@ -26,10 +26,11 @@ interface Pair {
   delivered: number;
 }
 
-/** A TCP proxy on 127.0.0.1 between nodes and their controller, with faults at run time. */
+/** A TCP proxy on a loopback address between nodes and their controller, with faults at run time. */
 export class FaultProxy {
   readonly port: number;
   readonly #target: number;
+  readonly #address: string;
   readonly #pairs = new Set<Pair>();
   readonly #held = new Set<Socket>();
   #server: Server | undefined;
@@ -38,14 +39,15 @@ export class FaultProxy {
   connections = 0;
   bytesFromNodes = 0;
 
-  constructor(port: number, target: number) {
+  constructor(port: number, target: number, address: string) {
     this.port = port;
     this.#target = target;
+    this.#address = address;
   }
 
-  /** Listens on `port` and connects to the local port `target`; ends with the test. */
-  static async start(port: number, target: number): Promise<FaultProxy> {
-    const proxy = new FaultProxy(port, target);
+  /** Listens on `port` of `address` and connects to the port `target` of 127.0.0.1; ends with the test. */
+  static async start(port: number, target: number, address = "127.0.0.1"): Promise<FaultProxy> {
+    const proxy = new FaultProxy(port, target, address);
     await proxy.#listen();
     onTestFinished(() => proxy.set({ kind: "refuse" }));
     return proxy;
@@ -77,7 +79,7 @@ export class FaultProxy {
   async #listen(): Promise<void> {
     const server = createServer((socket) => this.#take(socket));
     await new Promise<void>((resolve, reject) => {
-      server.once("error", reject).listen(this.port, "127.0.0.1", resolve);
+      server.once("error", reject).listen(this.port, this.#address, resolve);
     });
     this.#server = server;
   }
