@@ -1,11 +1,18 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { SetupReport } from "../../../src/protocol/local/setup.ts";
 import { onTerminal } from "../../support/terminal/answered-terminal.ts";
 import { runVerb } from "../../support/run-verb.ts";
 import { someLicense } from "../../support/control-plane/license.ts";
-import { freePort, holdfast, startAgent, startController } from "../../support/machine/programs.ts";
+import { fileEnd } from "../../support/file-end.ts";
+import {
+  freePort,
+  holdfast,
+  startAgent,
+  startController,
+  type ControllerProgram,
+} from "../../support/machine/programs.ts";
 import type { Finished } from "../../support/run-holdfast.ts";
 import { untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -24,9 +31,18 @@ function machine(dir: string) {
   return { config, node, where, file, write, run, settings };
 }
 
+/** One control plane, which the last two tests do without. */
+let controller: ControllerProgram;
+let unused: string;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  controller = await startController(tempDir(onFinished), await freePort(), [], { onFinished });
+  unused = await controller.license("unused");
+});
+
 test("a file sets a machine up at first boot, once, and the license is removed from it", async () => {
   const dir = tempDir();
-  const controller = await startController(dir, await freePort());
   const license = await controller.license("edge");
   const { node, write, run, settings, file } = machine(dir);
   write({ license, profile: "appliance", noProxy: ["127.0.0.1"], settings: { logLevel: "debug" } });
@@ -76,24 +92,6 @@ test("a file sets a machine up at first boot, once, and the license is removed f
   expect(readFileSync(file, "utf8")).toContain(other);
   await run("--once");
   expect(readFileSync(file, "utf8")).not.toContain(other);
-});
-
-test("a running agent registers with it, and --wait ends when nothing answers", async () => {
-  const dir = tempDir();
-  const controller = await startController(dir, await freePort());
-  const { node, write, run, where } = machine(dir);
-  writeFileSync(join(dir, "license.jwt"), `${await controller.license("edge")}\n`);
-  const agent = await startAgent(node);
-  write({ licenseFile: join(dir, "license.jwt") });
-  expect(await run("--wait")).toMatchObject({
-    code: 0,
-    stdout: expect.stringContaining("connected to ws://127.0.0.1") as string,
-  });
-  await controller.end();
-  await waitFor("the node has lost its session", async () => (await agent.status()).session.state !== "online");
-  const waited = await run("--wait", "--timeout", "1");
-  expect(waited).toMatchObject({ code: 6, stdout: expect.stringContaining("no session within 1 s") as string });
-  expect(await holdfast(["setup", "--wait", ...where])).toMatchObject({ code: 2 });
 });
 
 const SECRET = "hunter2hunter2";
@@ -164,8 +162,7 @@ async function isRefused(
 
 test("an operator at a terminal registers a node, and repeats it later", async () => {
   const dir = tempDir();
-  const controller = await startController(dir, await freePort());
-  const license = await controller.license("edge");
+  const license = await controller.license("second");
   const { node, where, settings } = machine(dir);
   const agent = await startAgent(node);
 
@@ -182,7 +179,7 @@ test("an operator at a terminal registers a node, and repeats it later", async (
   await first.answer("PASS http", "");
   await first.answer("No check failed.", "");
   await first.answer("Do it now? [Y/n]: ", "\r");
-  await first.answer("registered edge.", "");
+  await first.answer("registered second.", "");
   await first.answer("online", "");
   expect(await first.ended).toBe(0);
   expect(settings()).toEqual({ proxy: "http://u:secret@192.0.2.9:3128", noProxy: ["127.0.0.1"] });
@@ -190,7 +187,7 @@ test("an operator at a terminal registers a node, and repeats it later", async (
   await untilOnline(agent);
 
   const second = onTerminal(["setup", ...where]);
-  await second.answer("edge.", "");
+  await second.answer("second.", "");
   await second.answer("Interface of the WAN", "\r");
   await second.answer("Enter keeps http://u:***@192.0.2.9:3128", "\u0003");
   expect(await second.ended).toBe(130);
@@ -198,11 +195,27 @@ test("an operator at a terminal registers a node, and repeats it later", async (
   expect(settings()).toEqual({ proxy: "http://u:secret@192.0.2.9:3128", noProxy: ["127.0.0.1"] });
 });
 
+test("a running agent registers with it, and --wait ends when nothing answers", async () => {
+  const dir = tempDir();
+  const { node, write, run, where } = machine(dir);
+  writeFileSync(join(dir, "license.jwt"), `${await controller.license("third")}\n`);
+  const agent = await startAgent(node);
+  write({ licenseFile: join(dir, "license.jwt") });
+  expect(await run("--wait")).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("connected to ws://127.0.0.1") as string,
+  });
+  await controller.end();
+  await waitFor("the node has lost its session", async () => (await agent.status()).session.state !== "online");
+  const waited = await run("--wait", "--timeout", "1");
+  expect(waited).toMatchObject({ code: 6, stdout: expect.stringContaining("no session within 1 s") as string });
+  expect(await holdfast(["setup", "--wait", ...where])).toMatchObject({ code: 2 });
+});
+
 test("an operator at a terminal learns why the control plane does not answer, and may quit", async () => {
   const dir = tempDir();
-  const controller = await startController(dir, await freePort());
   const license = join(dir, "license.jwt");
-  writeFileSync(license, await controller.license("edge"));
+  writeFileSync(license, unused);
   await controller.end();
   const { where, config, node } = machine(dir);
   const { answer, ended } = onTerminal(["setup", ...where]);

@@ -24,6 +24,7 @@ import { eventsOf, untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
+import { runVerb } from "../../support/run-verb.ts";
 
 function registered(dirs: Directories): readonly string[] {
   mkdirSync(join(dirs.stateDir, "identity"), { recursive: true });
@@ -75,20 +76,35 @@ describe("holdfast reset", () => {
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
   });
 
-  it.each(["reset\n", "  reset  \n", "reset"])("deletes after the word was typed: %j", async (input) => {
+  // A last line may be without its end, and only the first one counts.
+  it.each([
+    ["reset", 0],
+    ["y\nreset\n", 1],
+  ])("reads one line of its input: %j", async (input, expected) => {
     await using dirs = await someDirectories();
     const { code, stderr } = await holdfast(registered(dirs), { input });
-    expect(code).toBe(0);
+    expect(code).toBe(expected);
     expect(stderr).toContain("Type reset to continue");
-    expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
+    expect(stderr.includes("nothing was changed")).toBe(expected === 1);
+    expect(readdirSync(dirs.stateDir).includes("identity")).toBe(expected === 1);
+    expect(readdirSync(dirs.stateDir)).toContain("data-store");
   });
 
-  it.each(["", "\n", "yes\n", "y\nreset\n"])("changes nothing after %j", async (input) => {
+  it.each([
+    ["reset", true],
+    ["  reset  ", true],
+    [undefined, false],
+    ["", false],
+    ["yes", false],
+  ])("deletes only after the word was typed: %j", async (typed, isDone) => {
     await using dirs = await someDirectories();
-    const { code, stderr } = await holdfast(registered(dirs), { input });
-    expect(code).toBe(1);
-    expect(stderr).toContain("nothing was changed");
-    expect(readdirSync(dirs.stateDir).sort()).toEqual(["data-store", "identity"]);
+    registered(dirs);
+    const { call, shown } = someCall(dirs, { offline: { reset: () => Promise.resolve(resetOffline) } }, typed);
+    const result = await resetVerb.run(call).catch((error: unknown) => error);
+    if (isDone) expect(result).toBe("ok");
+    else expect(result).toMatchObject({ message: expect.stringContaining("nothing was changed") as string });
+    expect(shown[0]).toContain("Type reset to continue");
+    expect(readdirSync(dirs.stateDir).sort()).toEqual(isDone ? ["data-store"] : ["data-store", "identity"]);
   });
 
   it.each([
@@ -185,7 +201,7 @@ describe("holdfast reset", () => {
       const faults = [{ code: "reset-incomplete", message: "the reset left the containers", since }];
       provider.currentStatus = someStatus({ node: null, startedAt: since, faults });
     };
-    const { code, stdout } = await holdfast(["reset", "--factory", "--yes", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["reset", "--factory", "--yes", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(provider.requested).toEqual([{ reset: { factory: true } }]);
     expect(resetVerb.output?.parse(JSON.parse(stdout))).toMatchObject({
@@ -198,13 +214,13 @@ describe("holdfast reset", () => {
 
   it("sends nothing to a running agent before the node's name was typed", async () => {
     await using agent = await startLocalAgent();
-    const { code, stderr } = await holdfast(["reset", "--run", agent.runDir], { input: "yes\n" });
-    expect(code).toBe(1);
-    expect(stderr).toContain("Type edge-1 to continue");
+    const { call, shown } = someCall(agent, {}, "yes");
+    expect(await resetVerb.run(call).catch((error: unknown) => error)).toMatchObject({ code: "not-confirmed" });
+    expect(shown[0]).toContain("Type edge-1 to continue");
     expect(agent.provider.requested).toEqual([]);
   });
 
-  it("leaves a running node without an identity, notifies the control plane, and leaves the data in place", async () => {
+  it("leaves a running node without an identity, notifies the control plane, and leaves the data in place; one that is interrupted is finished by the next start", async () => {
     const dir = tempDir();
     const controller = await startController(dir, await freePort());
     const agent = await startAgent(join(dir, "node"));
@@ -213,7 +229,7 @@ describe("holdfast reset", () => {
     const kept = join(agent.stateDir, "data-store/kept");
     mkdirSync(join(agent.stateDir, "data-store"), { recursive: true });
     writeFileSync(kept, "");
-    const { code, stdout } = await holdfast(["reset", "--yes", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["reset", "--yes", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ by: "agent", isReported: true, left: [] });
     const status = await agent.status();
@@ -231,22 +247,13 @@ describe("holdfast reset", () => {
       { uid, online: false },
       { uid: again, online: true },
     ]);
-  });
 
-  it("that is interrupted is finished by the next start", async () => {
-    const dir = tempDir();
-    const controller = await startController(dir, await freePort());
-    const agent = await startAgent(join(dir, "node"));
-    await registerNode(controller, agent, "edge-1");
-    await untilOnline(agent);
-    mkdirSync(join(agent.stateDir, "data-store"), { recursive: true });
-    const ordered = holdfast(["reset", "--factory", "--yes", "--run", agent.runDir, "--timeout", "5"]);
+    const ordered = runVerb(["reset", "--factory", "--yes", "--run", agent.runDir, "--timeout", "5"]);
     await waitFor("the order is on disk", () => existsSync(join(agent.stateDir, "reset.json")));
     await agent.end("SIGKILL");
+    const next = await startAgent(join(dir, "node"));
     await ordered;
-    const again = await startAgent(join(dir, "node"));
-    const status = await again.status();
-    expect(status.node).toBeNull();
+    expect((await next.status()).node).toBeNull();
     expect(existsSync(join(agent.stateDir, "reset.json"))).toBe(false);
     expect(existsSync(join(agent.stateDir, "data-store"))).toBe(false);
   });
@@ -256,18 +263,18 @@ describe("holdfast reset-floor", () => {
   it("lowers the floor of one document", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentStatus = someStatus({ state: { stateDir: agent.root, runDir: agent.runDir } });
-    const { code, stdout } = await holdfast(["reset-floor", "node", "--json", "--run", agent.runDir]);
+    const { code, stdout } = await runVerb(["reset-floor", "node", "--json", "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(resetFloorVerb.output?.parse(JSON.parse(stdout))).toEqual({ schema: 1, name: "node", from: 7, to: 0 });
     expect(agent.provider.requested).toEqual([{ name: "node" }]);
-    const refused = await holdfast(["reset-floor", "cluster", "--run", agent.runDir]);
+    const refused = await runVerb(["reset-floor", "cluster", "--run", agent.runDir]);
     expect(refused).toMatchObject({ code: 1, stderr: "holdfast: there is no cluster document\n" });
   });
 
   it("accepts only documents, and exits 3 without an agent", async () => {
     await using dirs = await someDirectories();
-    const wrong = await holdfast(["reset-floor", "nod", "--run", dirs.runDir]);
+    const wrong = await runVerb(["reset-floor", "nod", "--run", dirs.runDir]);
     expect(wrong).toMatchObject({ code: 2, stderr: "holdfast: 'nod' is no document: did you mean node?\n" });
-    expect((await holdfast(["reset-floor", "node", "--run", dirs.runDir])).code).toBe(3);
+    expect((await runVerb(["reset-floor", "node", "--run", dirs.runDir])).code).toBe(3);
   });
 });
