@@ -12,6 +12,7 @@ import { ScriptedProver } from "../../../support/reconcile/commit.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
+import { advanceUntil } from "../../../support/advance-until.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";
 
@@ -65,11 +66,7 @@ async function rig(
     untilMade: (value: string) => waitFor(`a is ${value}`, () => isThere(value)),
     /** Advances the time until this value. */
     until: (value: string | undefined, stepMs = 1000) =>
-      waitFor(`a is ${value}`, async () => {
-        if (isThere(value)) return true;
-        await clock.advance(stepMs);
-        return isThere(value);
-      }),
+      advanceUntil(`a is ${value}`, clock, () => isThere(value), stepMs),
     state: () => one.commit.window?.state,
   };
 }
@@ -91,10 +88,7 @@ describe("a permanent change", () => {
     await one.clock.advance(5000);
     expect(one.commit.unreached).toEqual(NOBODY);
     one.prover.unreached = [];
-    await waitFor("it is confirmed", async () => {
-      await one.clock.advance(1000);
-      return one.commit.window === undefined;
-    });
+    await advanceUntil("it is confirmed", one.clock, () => one.commit.window === undefined);
     await wanted;
     expect([one.a(), one.rollbacks, one.watched]).toEqual(["new", [], ["watch 60000", "end"]]);
     expect(one.commit.isProven("model", { a: "new" })).toBe(true);
@@ -365,10 +359,7 @@ describe("a change without a session before it", () => {
     await one.clock.advance(3000);
     expect(one.state()).toBe("proving");
     one.prover.unreached = [];
-    await waitFor("it is confirmed", async () => {
-      await one.clock.advance(1000);
-      return one.commit.window === undefined;
-    });
+    await advanceUntil("it is confirmed", one.clock, () => one.commit.window === undefined);
     await again;
     const last = one.want({ model: { a: "newest" } });
     await one.until("newest");
@@ -491,11 +482,8 @@ describe("the next agent", () => {
     one.prover.isSilent = !isTried;
     one.ask({ mode, seconds: 600 });
     void one.want({ model: { a: "new" } }).catch(() => undefined);
-    await waitFor("it is being proven", async () => {
-      if (!isTried) return one.state() === "proving";
-      await one.clock.advance(1000);
-      return one.commit.window?.unreached;
-    });
+    await waitFor("it is being proven", () => one.state() === "proving");
+    if (isTried) await advanceUntil("it was tried", one.clock, () => one.commit.window?.unreached);
     await one.engine.close();
     expect(await one.checkpoint.isPending()).toBe(true);
     return one;
@@ -602,10 +590,8 @@ test("an agent that hung detects that the guard rolled its change back, and does
   expect(one.a()).toBe("old");
   release();
   await wanted;
-  await waitFor("it is as before", async () => {
-    await one.clock.advance(1000);
-    return one.a() === "old" && !one.machine.values.has("b") && one.commit.heldChange.current !== undefined;
-  });
+  const isBefore = () => one.a() === "old" && !one.machine.values.has("b");
+  await advanceUntil("it is as before", one.clock, () => isBefore() && one.commit.heldChange.current !== undefined);
   expect(one.rollbacks).toMatchObject([{ code: "hung" }]);
 });
 
@@ -625,9 +611,6 @@ test("a step that an agent applies after the rollback of the guard is rolled bac
   await guard.restore([section], new AbortController().signal);
   release();
   await wanted;
-  await waitFor("it is as before", async () => {
-    await one.clock.advance(1000);
-    return one.a() === "old" && one.commit.window === undefined;
-  });
+  await advanceUntil("it is as before", one.clock, () => one.a() === "old" && one.commit.window === undefined);
   expect(one.rollbacks).toHaveLength(1);
 });

@@ -5,6 +5,7 @@ import { HostError } from "../../../../src/errors.ts";
 import { ScriptedProver } from "../../../support/reconcile/commit.ts";
 import { settle } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
+import { advanceUntil } from "../../../support/advance-until.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";
 
@@ -286,10 +287,7 @@ describe("a guarded pass", () => {
     rig.engine.start();
     const wanted = rig.want({ model: { a: "new" } });
     await waitFor("the change is made", () => machine.values.get("a") === "new");
-    await waitFor("the window is over", async () => {
-      await rig.clock.advance(1000);
-      return machine.values.get("a") === "old";
-    });
+    await advanceUntil("the window is over", rig.clock, () => machine.values.get("a") === "old");
     await wanted;
     expect(machine.values.get("a")).toBe("old");
     expect(rig.standing().outcome).toMatchObject({ state: "failed", error: { code: "not-confirmed" } });

@@ -3,7 +3,7 @@ import { reconciler, type Issue } from "../../../../src/agent/reconcile/section.
 import { HostError } from "../../../../src/errors.ts";
 import { ScriptedProver } from "../../../support/reconcile/commit.ts";
 import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { advanceUntil } from "../../../support/advance-until.ts";
 import { engineRig } from "./rig.ts";
 
 type Values = ReadonlyMap<string, string>;
@@ -46,12 +46,7 @@ async function rig() {
   one.engine.start();
   await one.want({ model: { a: "old" } });
   expect([machine.values.get("a"), one.commit.window]).toEqual(["old", undefined]);
-  const until = (what: string, holds: () => boolean): Promise<boolean> =>
-    waitFor(what, async () => {
-      if (holds()) return true;
-      await one.clock.advance(1000);
-      return holds();
-    });
+  const until = (what: string, holds: () => boolean): Promise<boolean> => advanceUntil(what, one.clock, holds);
   return { ...one, machine, prover, surroundings, rollbacks, until, has: () => Object.fromEntries(machine.values) };
 }
 

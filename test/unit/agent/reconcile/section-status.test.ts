@@ -4,6 +4,7 @@ import { whyOf } from "../../../../src/agent/reconcile/section-status.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { ScriptedProver } from "../../../support/reconcile/commit.ts";
 import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
+import { advanceUntil } from "../../../support/advance-until.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";
 
@@ -132,10 +133,7 @@ describe("a pass that cannot observe", () => {
     rig.engine.start();
     const wanted = rig.want({ model: { a: "1", bad: 7 } });
     await waitFor("the change is made", () => machine.values.size === 1);
-    await waitFor("it is rolled back", async () => {
-      await rig.clock.advance(1000);
-      return machine.values.size === 0;
-    });
+    await advanceUntil("it is rolled back", rig.clock, () => machine.values.size === 0);
     await wanted;
     expect(rig.standing()).toMatchObject({ outcome: { state: "failed" }, rejected: 1 });
   });

@@ -7,9 +7,9 @@ import { dialHop } from "../../../../../src/overlay/mesh/paths/dial-hop.ts";
 import { Paths } from "../../../../../src/overlay/mesh/paths/paths.ts";
 import type { MeshEvent, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
 import { testCertificate, type TestCertificate } from "../../../../support/certificates.ts";
+import { advanceUntil } from "../../../../support/advance-until.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { testIdentity } from "../../../../support/overlay/test-gateway.ts";
-import { waitFor } from "../../../../support/wait-for.ts";
 
 const SELF = "00000000-0000-4000-8000-000000000001";
 const GATEWAY = "00000000-0000-4000-8000-00000000000a";
@@ -70,11 +70,8 @@ async function tried(onSocket: (socket: TLSSocket) => void): Promise<{ state: Pa
     grants: [],
     routes: [],
   });
-  const state = await waitFor("it was tried three times", async () => {
-    await clock.advance(200);
-    const [path] = paths.states();
-    return path !== undefined && path.attempts > 3 && path.state === "down" ? path : undefined;
-  });
+  const isTried = ({ attempts, state }: PathState): boolean => attempts > 3 && state === "down";
+  const state = await advanceUntil("it was tried three times", clock, () => paths.states().find(isTried), 200);
   return { state, events };
 }
 

@@ -12,6 +12,7 @@ import type {
   RttBucket,
 } from "../../../../../src/protocol/overlay/mesh.ts";
 import { testCertificate } from "../../../../support/certificates.ts";
+import { advanceUntil } from "../../../../support/advance-until.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { FaultProxy } from "../../../../support/network/fault-proxy.ts";
 import { freePort } from "../../../../support/machine/programs.ts";
@@ -22,8 +23,6 @@ const SELF = "00000000-0000-4000-8000-000000000001";
 const PEER = "00000000-0000-4000-8000-000000000009";
 const G1 = "00000000-0000-4000-8000-00000000000a";
 const G2 = "00000000-0000-4000-8000-00000000000b";
-/** Turns of the event loop in which loopback data arrives. */
-const TURNS = 10;
 const LIMIT_MS = 120_000;
 
 interface Rig {
@@ -63,19 +62,7 @@ async function rig(askName: AskName = () => Promise.reject(new Error("no names h
     events,
     buckets,
     streams,
-    // Not `waitFor`, which pauses longer than a probe takes: here the probe advances the time.
-    until: async <T>(what: string, probe: () => T) => {
-      const end = performance.now() + LIMIT_MS;
-      for (;;) {
-        const value = probe();
-        if (value !== undefined && value !== false) return value as Exclude<T, undefined | false>;
-        if (performance.now() > end) throw new Error(`waited ${LIMIT_MS} ms in vain for: ${what}`);
-        await clock.advance(100);
-        await new Promise((resolve) => setTimeout(resolve, 4));
-        // A busy machine runs the loop once in that time: everything sent by then must arrive before the clock moves.
-        for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
-      }
-    },
+    until: (what, probe) => advanceUntil(what, clock, probe, 100),
     state: (gateway, id = "") => paths.states().find((one) => one.gateway === gateway && one.id === id),
     splice: (path) =>
       paths.splice(PEER, { signal: AbortSignal.timeout(LIMIT_MS), ...(path === undefined ? {} : { path }) }),
