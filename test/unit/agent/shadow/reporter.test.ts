@@ -12,6 +12,7 @@ import {
 import type { ReporterState, ShadowReport } from "../../../../src/agent/shadow/reporter.ts";
 import { nodeMethods } from "../../../../src/protocol/channel/methods.ts";
 import type { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
+import { runs } from "../../../support/sample.ts";
 
 /** Advances the time until a report is due. */
 function sendNow(state: ReporterState, facts: ShadowMap, from: number) {
@@ -257,6 +258,6 @@ test("after any loss and restart, the control plane ends with the facts", () => 
       for (let count = 0; count < 3; count += 1) deliver(true);
       expect(holder.facts).toEqual(facts);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });

@@ -8,6 +8,7 @@ import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/d
 import { validValues } from "../../../support/arbitrary.ts";
 import { uidOf } from "../../../support/overlay/mesh.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
+import { runs } from "../../../support/sample.ts";
 
 const PEER = uidOf(4);
 const FLOW: OverlayFlow = {
@@ -107,7 +108,7 @@ describe("the record of a flow", () => {
         const record = flowRecordOf(OverlayFlow.parse(value), NAMES);
         expect(FlowRecord.parse(JSON.parse(JSON.stringify(record)))).toEqual(record);
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
     const longest = { ...FLOW, connector: "\0".repeat(253), service: "\uD800".repeat(253), reason: "idle" } as const;
     expect(FlowRecord.safeParse(flowRecordOf(longest, NAMES)).success).toBe(true);

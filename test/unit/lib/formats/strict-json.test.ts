@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
 import { parseStrictJson } from "../../../../src/lib/formats/strict-json.ts";
+import { runs } from "../../../support/sample.ts";
 
 const limits = { maxBytes: 100_000, maxDepth: 32 };
 
@@ -24,7 +25,7 @@ describe("valid JSON", () => {
         expect(parseStrictJson(spaced, limits)).toEqual(JSON.parse(spaced));
         expect(parseStrictJson(Buffer.from(spaced), limits)).toEqual(JSON.parse(spaced));
       }),
-      { numRuns: 400 },
+      { numRuns: runs(400) },
     );
   });
 
@@ -136,7 +137,7 @@ describe("invalid JSON", () => {
         }
         if (codeOf(bytes) !== "forbidden-key") expect(parseStrictJson(bytes, limits)).toEqual(expected);
       }),
-      { numRuns: 400 },
+      { numRuns: runs(400) },
     );
   });
 

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { shellWord } from "../../../../src/lib/text/command-line.ts";
 import { shellWords } from "../../../../src/lib/text/shell-words.ts";
+import { runs } from "../../../support/sample.ts";
 
 describe("shellWords", () => {
   it.each<[string, readonly string[], boolean]>([
@@ -34,6 +35,7 @@ describe("shellWords", () => {
       fc.property(fc.array(fc.string({ unit: "binary" })), (words) => {
         expect(shellWords(words.map(shellWord).join(" "))).toEqual({ words, needsShell: false });
       }),
+      { numRuns: runs(100) },
     );
   });
 

@@ -12,6 +12,7 @@ import {
 } from "../../../../src/protocol/channel/methods.ts";
 import { RemoteError, RpcPeer, type Handlers } from "../../../../src/protocol/channel/rpc.ts";
 import { nearValidValues } from "../../../support/arbitrary.ts";
+import { runs } from "../../../support/sample.ts";
 
 interface Answer {
   readonly id: number | null;
@@ -321,7 +322,7 @@ test("hostile messages never throw and answer only requests", async () => {
       await peer.receive(parsed);
       expect(sent.length - before).toBe(parsed.kind === "request" ? 1 : 0);
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 

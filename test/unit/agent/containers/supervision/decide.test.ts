@@ -11,6 +11,7 @@ import {
   type Job,
   type Standing,
 } from "../../../../../src/agent/containers/model/standing.ts";
+import { runs } from "../../../../support/sample.ts";
 
 type Kept = Extract<Goal, { is: "kept" }>;
 
@@ -440,7 +441,7 @@ test("in any order of events, does one thing at a time, starts nothing forbidden
         expect(found?.is === "running" && found.hash === goal.hash).toBe(byHand !== goal.hash);
       }
     }),
-    { numRuns: 2000 },
+    { numRuns: runs(2000) },
   );
 });
 

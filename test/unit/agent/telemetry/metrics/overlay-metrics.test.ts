@@ -9,6 +9,7 @@ import { ListenerCounters } from "../../../../../src/protocol/overlay/overlay.ts
 import { SHADOW_MAX_BYTES, ShadowMap } from "../../../../../src/protocol/values/shadow.ts";
 import { MetricSample } from "../../../../../src/protocol/documents/telemetry.ts";
 import { validValues } from "../../../../support/arbitrary.ts";
+import { runs } from "../../../../support/sample.ts";
 
 function counters(connector: string, change: Partial<ListenerCounters> = {}): ListenerCounters {
   return {
@@ -113,7 +114,7 @@ describe("the metrics of a minute", () => {
         expect(Object.values(m).every((value) => value >= 0)).toBe(true);
         expect(ShadowMap.safeParse(overlayFacts(current)).success).toBe(true);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });
