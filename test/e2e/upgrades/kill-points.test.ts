@@ -2,15 +2,13 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { EXIT } from "../../../src/upgrade/main.ts";
-import { bundled } from "../../support/bundled.ts";
 import { aControlPlane } from "../../support/control-plane/answering-control-plane.ts";
 import { inLanes } from "../../support/network/lanes.ts";
 import { sampleOf } from "../../support/sample.ts";
 import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../../support/kills/strace.ts";
-import { DRIVER_SOURCE, NEW, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
+import { NEW, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-const DRIVER = bundled(DRIVER_SOURCE);
 const LIMIT_MS = 3_600_000;
 /** Each run mostly waits: for its tracer, for the judge, for starts. */
 const LANES = 3;
@@ -23,14 +21,14 @@ interface Upgrading extends Launch {
 const windowOf = (behaviour: Behaviour): number => (behaviour === "good" ? 60_000 : 2500);
 
 async function upgradingTo(behaviour: Behaviour, controlPlane: string): Promise<Upgrading> {
-  const stage = new UpgradeStage(controlPlane, DRIVER);
+  const stage = new UpgradeStage(controlPlane);
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   stage.request(NEW, behaviour);
   return {
     stage,
     stateDir: stage.versions,
-    args: stage.driver({ isTraced: true, limits: { windowMs: windowOf(behaviour) } }),
+    args: stage.program({ windowMs: windowOf(behaviour) }, { isTraced: true }),
   };
 }
 
@@ -105,18 +103,18 @@ async function killEverywhere(behaviour: Behaviour, size: number): Promise<void>
   else expect(ends.completed).toBe(0);
 }
 
-test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 9), LIMIT_MS);
+test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 4), LIMIT_MS);
 
 test(
   "an upgrade to one that exits, killed anywhere, ends with the old",
-  async () => killEverywhere("exits", 6),
+  async () => killEverywhere("exits", 3),
   LIMIT_MS,
 );
 
 test(
   "so does one to a version without a session, killed while the old one is compared, too",
-  async () => killEverywhere("never reaches", 8),
+  async () => killEverywhere("never reaches", 3),
   LIMIT_MS,
 );
 
-test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 8), LIMIT_MS);
+test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 3), LIMIT_MS);

@@ -1,27 +1,19 @@
+import { once } from "node:events";
 import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { bundled } from "../../support/bundled.ts";
 import { aControlPlane, type Greeting } from "../../support/control-plane/answering-control-plane.ts";
-import {
-  DRIVER_SOURCE,
-  ends,
-  NEW,
-  NEWER,
-  OLD,
-  UpgradeStage,
-  type Behaviour,
-} from "../../support/upgrades/upgrade-stage.ts";
+import { sampleOf } from "../../support/sample.ts";
+import { ends, NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-const DRIVER = bundled(DRIVER_SOURCE);
 const LIMIT_MS = 120_000;
 
 const urlOf = ({ port }: { readonly port: number }): string => `ws://127.0.0.1:${port}`;
 
 /** A stage whose old version runs, below a control plane that answers. */
 async function stageAt(greeting: Greeting = "greets"): Promise<UpgradeStage> {
-  const stage = new UpgradeStage(urlOf(await aControlPlane(greeting)), DRIVER);
+  const stage = new UpgradeStage(urlOf(await aControlPlane(greeting)));
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   return stage;
@@ -51,7 +43,7 @@ const bad: readonly (readonly [Behaviour, string])[] = [
   ["loses", "function-lost"],
 ];
 
-test.each(bad)("one that %s is rolled back: %s", async (behaviour, code) => {
+test.each(sampleOf(bad, 3, "bad versions"))("one that %s is rolled back: %s", async (behaviour, code) => {
   const stage = await stageAt();
   stage.request(NEW, behaviour);
   // The last chance begins with a start, whose silence on a busy machine counts against the version too.
@@ -81,7 +73,7 @@ test("any version has three starts if the upgrade's program never runs again", a
   const givesUp = async (behaviour: Behaviour): Promise<void> => {
     const stage = await stageAt();
     stage.request(NEW, behaviour);
-    const child = stage.begin();
+    const child = stage.beginApart({ windowMs: LIMIT_MS });
     await waitFor("it was switched", () => stage.starts(NEW) > 0);
     child.kill("SIGKILL");
     await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
@@ -91,7 +83,7 @@ test("any version has three starts if the upgrade's program never runs again", a
     expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "given-up" }, starts: 3 });
     await stage.halt();
   };
-  await Promise.all([givesUp("exits"), givesUp("exits well"), givesUp("hangs")]);
+  await Promise.all(sampleOf<Behaviour>(["exits", "exits well", "hangs"], 2, "three starts").map(givesUp));
 });
 
 test("after the verification, power cuts do not condemn a version that had run for a while, and later crashes do", async () => {
@@ -118,51 +110,44 @@ test("after the verification, power cuts do not condemn a version that had run f
 
 test("waits for a control plane that fails during the verification, and does not blame the version", async () => {
   const controlPlane = await aControlPlane("greets");
-  const stage = new UpgradeStage(urlOf(controlPlane), DRIVER);
+  const stage = new UpgradeStage(urlOf(controlPlane));
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   stage.request(NEW, "good");
-  const child = stage.begin({ windowMs: LIMIT_MS });
-  const closed = new Promise((resolve) => child.once("close", resolve));
-  let said = "";
-  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+  const upgrade = stage.begin({ windowMs: LIMIT_MS });
   await waitFor("the old version's session is seen", () => stage.standing()?.step === "judging");
   writeFileSync(join(stage.run, "offline"), "");
-  await waitFor("it lacks its session", () => said.includes("there is no session"));
-  for (const answer of [401, 404, 302, 429, 500, "closes", 503] as const) {
+  await waitFor("it lacks its session", () => upgrade.said().includes("there is no session"));
+  for (const answer of sampleOf([401, 404, 302, 429, 500, "closes", 503] as const, 4, "failing control planes")) {
     controlPlane.answer(answer);
     const { requested } = controlPlane;
     await waitFor("it is asked again", () => controlPlane.requested > requested + 3);
-    await waitFor("it is waited for", () => said.endsWith("waits for the control plane, which cannot be reached\n"));
+    const waits = "waits for the control plane, which cannot be reached\n";
+    await waitFor("it is waited for", () => upgrade.said().endsWith(waits));
   }
   expect(await stage.answers()).toBe(NEW);
   controlPlane.answer("greets");
   rmSync(join(stage.run, "offline"));
-  expect(await closed).toBe(0);
+  await ends(0, upgrade.ended);
   expect(stage.standing()?.state).toBe("COMPLETED");
 });
 
 test("a node without a session before has none to lose, and is done once there is one", async () => {
-  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")), DRIVER);
+  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
   writeFileSync(join(stage.run, "offline"), "");
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   stage.request(NEW, "good");
   const first = stage.begin();
   await waitFor("it is on trial", async () => (await stage.answers()) === NEW);
-  first.kill("SIGTERM");
-  await new Promise((resolve) => first.once("close", resolve));
+  await first.stop();
   const short = stage.begin({ windowMs: 1000, maxElapsedMs: 100 });
-  let said = "";
-  short.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
-  await waitFor("it says what it waits for", () => said.includes("waits for a session"));
+  await waitFor("it says what it waits for", () => short.said().includes("waits for a session"));
   const polls = stage.pollCount();
   await waitFor("it looks for longer than the window", () => stage.pollCount() > polls + 15);
   expect(stage.standing()?.state).toBe("IN_PROGRESS");
-  short.kill("SIGTERM");
-  await new Promise((resolve) => short.once("close", resolve));
-  const child = stage.begin({ windowMs: 60_000 });
-  const closed = new Promise((resolve) => child.once("close", resolve));
+  await short.stop();
+  const last = stage.begin({ windowMs: 60_000 });
   // More clean restarts than it may have bad ones, and it is on trial still.
   for (let boot = 0; boot < 4; boot += 1) {
     writeFileSync(join(stage.run, "restart"), "");
@@ -173,7 +158,7 @@ test("a node without a session before has none to lose, and is done once there i
   rmSync(join(stage.run, "offline"));
   writeFileSync(join(stage.run, "restart"), "");
   await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED");
-  expect(await closed).toBe(0);
+  await ends(0, last.ended);
 });
 
 test("switches nothing while a network change is pending, and waits for a limited time", async () => {
@@ -185,10 +170,10 @@ test("switches nothing while a network change is pending, and waits for a limite
   expect([stage.starts(NEW), await stage.answers()]).toEqual([0, OLD]);
   // Once it is confirmed, the same can be asked for again.
   stage.request(NEW, "good");
-  const child = stage.begin({ pendingMs: 60_000 });
+  const upgrade = stage.begin({ pendingMs: 60_000 });
   await waitFor("it waits", () => stage.standing()?.step === "switching");
   rmSync(join(stage.run, "pending"));
-  expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+  await ends(0, upgrade.ended);
   expect(await stage.answers()).toBe(NEW);
 });
 
@@ -196,12 +181,13 @@ test("two at once: the second leaves everything to the first", async () => {
   const stage = await stageAt();
   writeFileSync(join(stage.run, "pending"), "");
   stage.request(NEW, "good");
-  const child = stage.begin({ pendingMs: 60_000 });
+  const child = stage.beginApart({ pendingMs: 60_000 });
+  const closed = once(child, "close");
   await waitFor("the first waits", () => stage.standing()?.step === "switching");
   const { code, output } = await stage.upgrade();
   expect({ code, output }).toEqual({ code: 75, output: "another upgrade is in progress\n" });
   rmSync(join(stage.run, "pending"));
-  expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+  expect(await closed).toEqual([0, null]);
 });
 
 test("one after the other, and back to one that failed before if an operator forces it", async () => {
@@ -227,7 +213,7 @@ test("one after the other, and back to one that failed before if an operator for
 test("a judge that is killed while the old version has its turn brings the new one back", async () => {
   const stage = await stageAt();
   stage.request(NEW, "good");
-  const child = stage.begin({ windowMs: 4000, settleMs: LIMIT_MS, backMs: LIMIT_MS });
+  const child = stage.beginApart({ windowMs: 4000, settleMs: LIMIT_MS, backMs: LIMIT_MS });
   await waitFor("the old version's session is seen", () => stage.standing()?.step === "judging");
   writeFileSync(join(stage.run, "offline"), "");
   await waitFor("the old version has its turn", async () => {
@@ -237,7 +223,7 @@ test("a judge that is killed while the old version has its turn brings the new o
   await new Promise((resolve) => child.once("close", resolve));
   expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(true);
   rmSync(join(stage.run, "offline"));
-  await ends(0, stage.upgrade());
+  await ends(0, stage.upgrade({ againMs: LIMIT_MS }));
   expect(await stage.answers()).toBe(NEW);
   expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
 });

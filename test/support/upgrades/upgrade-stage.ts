@@ -5,10 +5,12 @@ import { expect, onTestFinished } from "vitest";
 import { z } from "zod";
 import type { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import { packageVersion } from "../../../src/lib/build-info.ts";
+import { bundled } from "../bundled.ts";
 import { readLocal } from "../control-plane/exchange.ts";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { tempDir } from "../temp-dir.ts";
 import { waitFor } from "../wait-for.ts";
+import { runUpgrade, type UpgradeWork } from "./run-upgrade.ts";
 
 export const [OLD, NEW, NEWER] = ["0.1.20260101-0000", "0.1.20260202-0000", "0.1.20260303-0000"] as const;
 const BuildInfo = z.object({ version: z.string(), build: z.string() });
@@ -18,8 +20,8 @@ export type Behaviour = "good" | "exits" | "exits well" | "hangs" | "never reach
 type Real = "real" | "proves badly";
 
 const LAUNCH = join(import.meta.dirname, "../../../systemd/launch");
-/** The source of the program that runs an upgrade on a stage; tests bundle it, since they start it very often. */
-export const DRIVER_SOURCE = join(import.meta.dirname, "upgrade-driver.ts");
+/** The program that runs an upgrade on a stage. */
+const DRIVER = join(import.meta.dirname, "upgrade-driver.ts");
 const AGENT = readFileSync(join(import.meta.dirname, "upgrade-agent.mjs.txt"), "utf8");
 /** Time in which an agent must be ready; one that hangs does so for as long. */
 const READY_MS = 2500;
@@ -47,6 +49,20 @@ const WINDOW_MS = 60_000;
 
 type Limits = typeof LIMITS & { readonly windowMs: number };
 
+interface UpgradeResult {
+  readonly code: number;
+  readonly output: string;
+}
+
+/** An upgrade in this process. */
+export interface Upgrade {
+  readonly ended: Promise<UpgradeResult>;
+  /** Returns what it has printed so far. */
+  readonly said: () => string;
+  /** Stops it, as a signal stops the program, and waits for its end. */
+  readonly stop: () => Promise<UpgradeResult>;
+}
+
 /**
  * Directories of an installed Holdfast with stand-ins for agents, the real launcher, and a supervisor in the place of systemd: it counts
  * starts, starts the agent, waits until it is ready, reports its exit, and restarts it.
@@ -59,16 +75,13 @@ export class UpgradeStage {
   readonly state = join(this.root, "state");
   readonly #launch = join(this.root, "launch");
   readonly #controlPlane: string;
-  readonly #driver: string;
   #supervising: { isOver: boolean; done: Promise<void> } | undefined;
   #agent: ChildProcess | undefined;
   #id = 0;
   #windowMs = WINDOW_MS;
 
-  /** `driver` is the bundle of the program that runs an upgrade. */
-  constructor(controlPlane: string, driver: string) {
+  constructor(controlPlane: string) {
     this.#controlPlane = controlPlane;
-    this.#driver = driver;
     for (const dir of [this.run, this.lib, this.versions, join(this.root, "bin")]) mkdirSync(dir, { recursive: true });
     this.make(join(this.lib, "base"), OLD, "good");
     // The manager has a job exactly when the supervisor was asked to stop the agent.
@@ -208,38 +221,49 @@ export class UpgradeStage {
     };
   }
 
-  /** Arguments of our runtime that run an upgrade here. */
-  driver(options: { readonly isTraced?: boolean; readonly limits?: Partial<Limits> } = {}): readonly string[] {
-    const { run, lib, versions, state } = this;
-    const { isTraced = false, limits = {} } = options;
+  /** Arguments of our runtime that run an upgrade here in a process of its own. */
+  program(limits: Partial<Limits> = {}, { isTraced = false } = {}): readonly string[] {
     const file = join(this.root, `work-${isTraced}.json`);
-    const work = {
+    writeFileSync(file, JSON.stringify(this.#work(limits)));
+    return [...FLAGS, bundled(DRIVER), file, ...(isTraced ? ["traced"] : [])];
+  }
+
+  /** Runs an upgrade to its end. */
+  upgrade(limits: Partial<Limits> = {}): Promise<UpgradeResult> {
+    return this.begin(limits).ended;
+  }
+
+  /** Begins an upgrade in this process; a process of its own takes longer to start than most upgrades to end. */
+  begin(limits: Partial<Limits> = {}): Upgrade {
+    const ending = new AbortController();
+    let output = "";
+    const print = (line: string): void => void (output += `${line}\n`);
+    const ended = runUpgrade(this.#work(limits), print, ending.signal).then((code) => ({ code, output }));
+    const stop = (): Promise<UpgradeResult> => {
+      ending.abort(new Error("told to stop"));
+      return ended;
+    };
+    onTestFinished(async () => void (await stop()));
+    return { ended, said: () => output, stop };
+  }
+
+  /** Begins an upgrade in a process of its own, which can be killed. */
+  beginApart(limits: Partial<Limits> = {}): ChildProcess {
+    const child = spawn(process.execPath, this.program(limits), { stdio: "ignore" });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    return child;
+  }
+
+  #work(limits: Partial<Limits>): UpgradeWork {
+    const { run, lib, versions, state } = this;
+    return {
       run,
       state,
       lib,
       versions,
       ownVersion: this.proven(),
-      isTraced,
       limits: { ...LIMITS, windowMs: this.#windowMs, ...limits },
     };
-    writeFileSync(file, JSON.stringify(work));
-    return [...FLAGS, this.#driver, file];
-  }
-
-  /** Runs the upgrade's program to its end. */
-  upgrade(limits: Partial<Limits> = {}): Promise<{ readonly code: number | null; readonly output: string }> {
-    const child = this.begin(limits);
-    let output = "";
-    child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
-    child.stderr?.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
-    return new Promise((resolve) => child.once("close", (code) => resolve({ code, output })));
-  }
-
-  /** Starts the upgrade's program. */
-  begin(limits: Partial<Limits> = {}): ChildProcess {
-    const child = spawn(process.execPath, this.driver({ limits }), { stdio: ["ignore", "pipe", "pipe"] });
-    onTestFinished(() => void child.kill("SIGKILL"));
-    return child;
   }
 
   /** Returns the confirmed version, by the real launcher. */
@@ -277,7 +301,7 @@ export class UpgradeStage {
 }
 
 /** Expects the exit status of an upgrade's program, and shows its output if it is another. */
-export async function ends(status: number, ended: ReturnType<UpgradeStage["upgrade"]>): Promise<void> {
+export async function ends(status: number, ended: Promise<UpgradeResult>): Promise<void> {
   const { code, output } = await ended;
   expect(code, output).toBe(status);
 }
