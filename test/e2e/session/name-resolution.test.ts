@@ -2,17 +2,12 @@ import { execFileSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { registerOffline } from "../../../src/agent/offline/offline.ts";
 import { inNetworkOf, PRIVATE_NETWORK, privateNames } from "../../support/network/private-machine.ts";
-import {
-  freePort,
-  holdfast,
-  registerNode,
-  startAgent,
-  startController,
-  startProgram,
-} from "../../support/machine/programs.ts";
+import { freePort, startAgent, startController, startProgram } from "../../support/machine/programs.ts";
 import { startSilentNameServer } from "../../support/network/silent-name-server.ts";
 import { startStage, statusWhere, untilAnotherSession, untilOnline, untilReason, wake } from "../../support/stage.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -56,7 +51,7 @@ test("with the resolver down, the last good address is used, also after a restar
   writeFileSync(config, JSON.stringify({ hosts: { [NAME]: ["127.0.0.1"] } }));
   const set = await startAgent(join(dir, "node"), { within: names.within, more: ["--config", config] });
   await untilOnline(set);
-  const { stdout } = await holdfast(["netcheck", "--json", "--run", set.runDir]);
+  const { stdout } = await runVerb(["netcheck", "--json", "--run", set.runDir]);
   expect(JSON.parse(stdout)).toMatchObject({
     checks: expect.arrayContaining([
       expect.objectContaining({ check: "dns", status: "pass", message: `${NAME} is 127.0.0.1` }),
@@ -112,9 +107,8 @@ test("a new address wakes a waiting node at once", async () => {
   const dir = tempDir();
   const port = await freePort();
   const first = await startController(dir, port);
-  const before = await startAgent(join(dir, "node"));
-  await registerNode(first, before, "node");
-  await before.end();
+  const license = await first.license("node");
+  await registerOffline(join(dir, "node/state"), license, new AbortController().signal);
   await first.end();
 
   const agent = await startAgent(join(dir, "node"), { within: PRIVATE_NETWORK });

@@ -28,8 +28,12 @@ export interface WsRelay {
   passes: (from: "node" | "controller", text: string, session: RelayedSession) => boolean;
 }
 
-/** Starts a relay from a local port to another; it ends with the test. */
-export async function startWsRelay(port: number, target: number): Promise<WsRelay> {
+/** Starts a relay from a local port to another; it ends with the test, or by `onFinished`. */
+export async function startWsRelay(
+  port: number,
+  target: number,
+  onFinished: (end: () => void) => void = onTestFinished,
+): Promise<WsRelay> {
   const relay: WsRelay = { port, sessions: [], intercept: undefined, passes: () => true };
   const server = createServer((incoming, outgoing) => {
     const onward = request(
@@ -45,7 +49,7 @@ export async function startWsRelay(port: number, target: number): Promise<WsRela
   const sockets = new WebSocketServer({ server, handleProtocols: () => "holdfast.v1", perMessageDeflate: false });
   sockets.on("connection", (node, incoming) => join(relay, node, incoming, target));
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
-  onTestFinished(() => {
+  onFinished(() => {
     for (const client of sockets.clients) client.terminate();
     server.closeAllConnections();
     server.close();
