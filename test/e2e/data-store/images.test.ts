@@ -12,7 +12,8 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
+import { fileEnd } from "../../support/file-end.ts";
 import { freePort, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
 import { untilAttached } from "../../support/kills/strace.ts";
 import { UNDER_UNITS } from "../../support/machine/real-units.ts";
@@ -22,11 +23,11 @@ const MIB = 1024 * 1024;
 
 async function aNode() {
   if (!existsSync("/usr/bin/qemu-img")) throw new Error("qemu-img is missing: apt-get install qemu-utils");
-  const dir = tempDir();
+  const dir = tempDir(onFinished);
   // Files that an image refers to would be readable by all.
   chmodSync(dir, 0o755);
-  const controller = await startController(dir, await freePort());
-  const agent = await startAgent(join(dir, "node"));
+  const controller = await startController(dir, await freePort(), [], { onFinished });
+  const agent = await startAgent(join(dir, "node"), { onFinished });
   const uid = await registerNode(controller, agent, "edge");
   const call = (method: string, path: string, body?: unknown) =>
     controller.call(method, `/v2/node/${uid}/${path}`, body);
@@ -37,6 +38,14 @@ async function aNode() {
   };
   return { dir, agent, enter, images: join(agent.stateDir, "data-store/images/made") };
 }
+
+/** One node for all tests; their images have different names. */
+let node: Awaited<ReturnType<typeof aNode>>;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  node = await aNode();
+});
 
 function make(format: string, path: string, ...options: readonly string[]): void {
   execFileSync("/usr/bin/qemu-img", ["create", "-q", "-f", format, ...options, path, "64M"], { stdio: "pipe" });
@@ -77,7 +86,7 @@ function openedBy(program: string, trace: string): readonly string[] {
 }
 
 test("reports format and virtual size of an image as qemu-img reads them, and leaves its file unchanged", async () => {
-  const { enter, images } = await aNode();
+  const { enter, images } = node;
   const raw = join(images, "disk.raw");
   closeSync(openSync(raw, "wx", 0o600));
   truncateSync(raw, 3 * MIB);
@@ -103,7 +112,7 @@ test("reports format and virtual size of an image as qemu-img reads them, and le
 });
 
 test("neither opens nor reports what an image refers to", async () => {
-  const { dir, agent, enter, images } = await aNode();
+  const { dir, agent, enter, images } = node;
   // Readable by all, as /etc/passwd is, and nothing else opens it.
   const canary = join(dir, "canary");
   writeFileSync(canary, Buffer.alloc(64 * MIB), { mode: 0o644 });
@@ -159,7 +168,7 @@ ddb.adapterType = "ide"
 });
 
 test("reports only the size of an image that is damaged or claims too much", async () => {
-  const { enter, images, agent } = await aNode();
+  const { enter, images, agent } = node;
   const damaged: readonly (readonly [name: string, at: number, bytes: Uint8Array])[] = [
     // The table of the first level: 2^32 - 1 entries.
     ["tables", 36, Buffer.alloc(4, 0xff)],

@@ -1,9 +1,10 @@
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { z } from "zod";
 import { DataStoreTasks, type DataStoreTask } from "../../../src/protocol/triggers/data-store.ts";
+import { fileEnd } from "../../support/file-end.ts";
 import { startPacedFiles } from "../../support/data-store/paced-files.ts";
 import {
   freePort,
@@ -13,6 +14,7 @@ import {
   startController,
   type AgentProgram,
 } from "../../support/machine/programs.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -26,14 +28,23 @@ function settings(dir: string, dataStore: object = { allowAddresses: ["127.0.0.0
   return ["--config", path];
 }
 
-async function startManaged(dir: string) {
-  const controller = await startController(dir, await freePort());
+async function startManaged() {
+  const dir = tempDir(onFinished);
+  const controller = await startController(dir, await freePort(), [], { onFinished });
   const more = settings(dir);
-  const agent = await startAgent(join(dir, "node"), { more });
+  const agent = await startAgent(join(dir, "node"), { more, onFinished });
   const uid = await registerNode(controller, agent, "store");
   const call: Call = (body) => controller.call("POST", `/node/${uid}/trigger/datastore-manager?wait=1`, body);
-  return { agent, call, more };
+  return { dir, agent, call, more };
 }
+
+/** One node for all tests; the last ones start its agent again. */
+let managed: Awaited<ReturnType<typeof startManaged>>;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  managed = await startManaged();
+});
 
 async function tasksOf(call: Call): Promise<readonly DataStoreTask[]> {
   return DataStoreTasks.parse((await call({ action: "TASKS" })).body).tasks;
@@ -60,19 +71,19 @@ async function untilStatus(call: Call, id: string, status: DataStoreTask["status
 function locally({ runDir }: AgentProgram): Call {
   return async (body) => {
     const args = ["trigger", "datastore-manager", JSON.stringify(body), "--json", "--run", runDir];
-    const { code, stdout, stderr } = await holdfast(args);
+    const { code, stdout, stderr } = await runVerb(args);
     if (code !== 0) throw new Error(`${stdout}${stderr}`);
     return { status: 200, body: TriggerResult.parse(JSON.parse(stdout)).body };
   };
 }
 
-/** Returns the agent's record for resuming its one task; read from a copy, since the agent locks the file. */
-function resumeOf(stateDir: string, dir: string): unknown {
+/** Returns the agent's record for resuming a task; read from a copy, since the agent locks the file. */
+function resumeOf(stateDir: string, dir: string, id: string): unknown {
   const copy = join(dir, "copy.db");
   for (const suffix of ["", "-wal"]) copyFileSync(join(stateDir, `state.db${suffix}`), copy + suffix);
   const sql = new DatabaseSync(copy);
   try {
-    return sql.prepare("SELECT resume FROM data_store_tasks WHERE resume IS NOT NULL").get();
+    return sql.prepare("SELECT resume FROM data_store_tasks WHERE id = ? AND resume IS NOT NULL").get(id);
   } finally {
     sql.close();
   }
@@ -83,7 +94,7 @@ const namesIn = (agent: AgentProgram, ...path: readonly string[]): readonly stri
   readdirSync(join(agent.stateDir, "data-store", ...path)).sort();
 
 test("trigger events download, list, upload and remove files", async () => {
-  const { agent, call } = await startManaged(tempDir());
+  const { agent, call } = managed;
   const files = await startPacedFiles(300_000);
   files.allow(Infinity);
 
@@ -135,7 +146,7 @@ test("trigger events download, list, upload and remove files", async () => {
 });
 
 test("two run at a time, the others are queued, and any can be cancelled", async () => {
-  const { agent, call } = await startManaged(tempDir());
+  const { agent, call } = managed;
   const files = await startPacedFiles(200_000);
   files.allow(100_000);
   const download = (n: number) =>
@@ -147,8 +158,9 @@ test("two run at a time, the others are queued, and any can be cancelled", async
     status: 422,
     body: [expect.stringMatching(`^task ${ids[7]} is at work on the same file`)],
   });
+  const mine = async () => (await tasksOf(call)).filter(({ id }) => ids.includes(id));
   const half = await waitFor("two are half-way", async () => {
-    const tasks = await tasksOf(call);
+    const tasks = await mine();
     return tasks.filter(({ progress }) => progress?.bytes === 100_000).length === 2 ? tasks : undefined;
   });
   expect(half.map(({ status }) => status)).toEqual(["Running", "Running", ...Array<string>(6).fill("Pending")]);
@@ -161,7 +173,7 @@ test("two run at a time, the others are queued, and any can be cancelled", async
   expect(files.ranges.length).toBe(2);
 
   for (const id of [ids[0], ids[5]]) expect(await call({ action: "CANCEL", id })).toEqual({ status: 200, body: {} });
-  const rest = await tasksOf(call);
+  const rest = await mine();
   expect([rest[0]?.status, rest[5]?.status]).toEqual(["Cancelled", "Cancelled"]);
   files.allow(Infinity);
   for (const at of [1, 2, 3, 4, 6, 7]) await untilStatus(call, ids[at] ?? "", "Completed");
@@ -169,31 +181,34 @@ test("two run at a time, the others are queued, and any can be cancelled", async
 });
 
 test("the next agent resumes the downloads of a killed one where they were", async () => {
-  const dir = tempDir();
-  const { agent, call, more } = await startManaged(dir);
+  const { dir, agent, call, more } = managed;
   const files = await startPacedFiles(40_000_000);
   files.allow(20_000_000);
-  const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a.img", location: "images" };
+  const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a.img", location: "resumed" };
   const id = await begin(call, { ...download, hash: files.sha256 });
-  await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir) !== undefined);
+  await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir, id) !== undefined);
   await agent.end("SIGKILL");
   const seen = files.ranges.length;
-  const successor = await startAgent(join(dir, "node"), { more });
+  const successor = await startAgent(join(dir, "node"), { more, onFinished });
+  managed = { ...managed, agent: successor };
   files.allow(Infinity);
-  await waitFor("it is there", () => namesIn(successor, "images").includes("a.img"));
-  expect(namesIn(successor, "images")).toEqual(["a.img"]);
-  expect(readFileSync(join(successor.stateDir, "data-store/images/a.img")).equals(files.content)).toBe(true);
+  await waitFor("it is there", () => namesIn(successor, "resumed").includes("a.img"));
+  expect(namesIn(successor, "resumed")).toEqual(["a.img"]);
+  expect(readFileSync(join(successor.stateDir, "data-store/resumed/a.img")).equals(files.content)).toBe(true);
   expect(files.ranges.slice(seen)).toEqual([expect.stringMatching(/^bytes=[1-9]\d*-/)]);
-  expect((await tasksOf(locally(successor))).map(({ id, status }) => [id, status])).toEqual([[id, "Completed"]]);
+  const task = (await tasksOf(locally(successor))).find((one) => one.id === id);
+  expect(task?.status).toBe("Completed");
 });
 
 test("fetches from this machine only with permission, and reports the reason", async () => {
-  const dir = tempDir();
-  const agent = await startAgent(join(dir, "node"), { more: settings(dir, { reservePercent: 0 }) });
+  const { dir } = managed;
+  await managed.agent.end();
+  const agent = await startAgent(join(dir, "node"), { more: settings(dir, { reservePercent: 0 }), onFinished });
+  const before = namesIn(agent);
   const files = await startPacedFiles(10);
   const call = locally(agent);
   const id = await begin(call, { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a" });
   expect((await untilStatus(call, id, "Failed")).details).toMatch(/127\.0\.0\.1.*(loopback|allowAddresses)/);
   expect(files.ranges).toEqual([]);
-  expect(namesIn(agent)).toEqual(["images", "volumes"]);
+  expect(namesIn(agent)).toEqual(before);
 });

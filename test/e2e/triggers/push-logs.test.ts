@@ -1,10 +1,11 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { z } from "zod";
 import { DataStoreListing } from "../../../src/protocol/triggers/data-store.ts";
 import { PushedLogs } from "../../../src/protocol/documents/bundle.ts";
+import { fileEnd } from "../../support/file-end.ts";
 import {
   freePort,
   holdfast,
@@ -31,16 +32,24 @@ interface Edge {
 
 /** A registered node with a secret in its settings, and its controller. */
 async function startEdge(): Promise<Edge> {
-  const dir = tempDir();
+  const dir = tempDir(onFinished);
   const config = join(dir, "agent.json");
   const proxy = `http://proxyuser:${PROXY_PASSWORD}@127.0.0.1:1`;
   writeFileSync(config, JSON.stringify({ proxy, noProxy: ["127.0.0.1"], dataStore: { reservePercent: 0 } }));
-  const controller = await startController(dir, await freePort());
-  const agent = await startAgent(join(dir, "node"), { more: ["--config", config] });
+  const controller = await startController(dir, await freePort(), [], { onFinished });
+  const agent = await startAgent(join(dir, "node"), { more: ["--config", config], onFinished });
   const uid = await registerNode(controller, agent, "edge");
   const push = (body: object) => controller.call("POST", `/node/${uid}/trigger/node-push-logs?wait=1`, body);
   return { dir, uid, controller, agent, push };
 }
+
+/** One node for both tests; the second one stops it. */
+let edge: Edge;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  edge = await startEdge();
+});
 
 /** Unpacks with the system's own tar, and returns the files by their paths. */
 function unpacked(archive: string): ReadonlyMap<string, string> {
@@ -85,7 +94,7 @@ function secretsOf(agent: AgentProgram): readonly string[] {
 }
 
 test("an administrator downloads a node's bundle with one call, and nothing of it stays on the node", async () => {
-  const { dir, uid, controller, agent } = await startEdge();
+  const { dir, uid, controller, agent } = edge;
   const archive = join(dir, "fetched.tar.gz");
   const head = join(dir, "head");
   const url = `${controller.url}/node/${uid}/bundle`;
@@ -107,7 +116,7 @@ test("an administrator downloads a node's bundle with one call, and nothing of i
 });
 
 test("keeps the newest few in the data store, and writes one to a given path", async () => {
-  const { uid, controller, agent, push } = await startEdge();
+  const { uid, controller, agent, push } = edge;
   const where = ["--state", agent.stateDir, "--run", agent.runDir];
   const store = join(agent.stateDir, "data-store");
   mkdirSync(join(store, "holdfast-bundles"), { recursive: true });
