@@ -6,8 +6,8 @@ import { fakeTime } from "../../support/fake-time.ts";
 import { startAgent } from "../../support/machine/programs.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
 import { eventsOf, startStage, statusWhere, untilOnline, type Stage } from "../../support/stage.ts";
-import { holdfast } from "../../support/run-holdfast.ts";
 import { startHoldfast } from "../../support/run-holdfast.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -51,11 +51,11 @@ test("a node with a clock in 1970 registers over TLS, works, and reports that it
   expect(types).not.toContain("Identity Shared");
 });
 
-test("a wall clock that jumps a year and back costs no session and no trigger", async () => {
+test("a wall clock that jumps a year and back costs no session and no trigger; before any session it is compared with the stored time, and is right at once when set", async () => {
   const dir = tempDir();
   const time = fakeTime(dir, "+0d");
   const stage = await startStage(dir, { agent: time.options });
-  const { agent, proxy } = stage;
+  const { agent, controller, proxy, uid } = stage;
   expect(await clockItem(stage)).toMatchObject({ status: "pass" });
   const { session } = await agent.status();
   const { connections } = proxy;
@@ -86,11 +86,7 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
   expect((await agent.status()).session).toMatchObject({ state: "online", sid: session.sid });
   expect(await ping(stage)).toBe(200);
   expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
-});
 
-test("before any session a clock is compared with the stored time, and is right at once when set", async () => {
-  const dir = tempDir();
-  const { agent, controller, uid } = await startStage(dir);
   const kept = join(agent.stateDir, "reported/known-time.json");
   await waitFor("the time is kept", () => existsSync(kept));
   const first = readFileSync(kept, "utf8");
@@ -101,14 +97,14 @@ test("before any session a clock is compared with the stored time, and is right 
   expect(readFileSync(kept, "utf8")).not.toBe(first);
   await controller.end();
 
-  const time = fakeTime(dir, "-3d");
+  time.set("-3d");
   const late = await startAgent(`${dir}/node`, time.options);
   const status = await late.status();
   expect(status.session.state).not.toBe("online");
   expect(status.clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
   expect((status.clock?.knownAt ?? 0) - (status.clock?.clockAt ?? 0)).toBeGreaterThan(2 * 24 * 3600 * 1000);
   const dirs = ["--state", late.stateDir, "--run", late.runDir];
-  expect((await holdfast(["why", ...dirs])).stdout).toContain("clock-behind");
+  expect((await runVerb(["why", ...dirs])).stdout).toContain("clock-behind");
   expect(before).toBeGreaterThan(0);
   // The dialogue, with the machine's own clock.
   const env = Object.fromEntries(
@@ -123,7 +119,7 @@ test("before any session a clock is compared with the stored time, and is right 
 
   time.set("+0d");
   expect((await late.status()).clock).toBeUndefined();
-  expect((await holdfast(["why", ...dirs])).stdout).not.toContain("clock-behind");
+  expect((await runVerb(["why", ...dirs])).stdout).not.toContain("clock-behind");
 });
 
 if (TESTS_ALL) {

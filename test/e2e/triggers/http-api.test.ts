@@ -1,16 +1,44 @@
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import type { ZodType } from "zod";
 import { triggerSchemas } from "../../../src/protocol/triggers/schemas.ts";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
+import { hastened } from "../../support/fake-time.ts";
+import { fileEnd } from "../../support/file-end.ts";
+import {
+  freePort,
+  holdfast,
+  registerNode,
+  startAgent,
+  startController,
+  type AgentProgram,
+  type ControllerProgram,
+} from "../../support/machine/programs.ts";
 import { UNDER_UNITS } from "../../support/machine/real-units.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
+/** One node for both tests; the second one stops it. */
+let controller: ControllerProgram;
+let agent: AgentProgram;
+let uid: string;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  const dir = tempDir(onFinished);
+  controller = await startController(dir, await freePort(), [], { onFinished });
+  // Measurements take 10 s of the node's clock.
+  agent = await startAgent(join(dir, "node"), { within: hastened(4), onFinished });
+  uid = await registerNode(controller, agent, "edge");
+});
+
+test("events from the node's own command line", async () => {
+  const local = (...args: readonly string[]) => ["trigger", ...args, "--run", agent.runDir];
+  const { code, stdout } = await holdfast(local("tg-ping", '{"host":"127.0.0.1","count":1}'));
+  expect({ code, answered: stdout.includes("1 received") }).toEqual({ code: 0, answered: true });
+  expect((await runVerb(local("no-such-event"))).code).toBe(1);
+});
+
 test("trigger events through the HTTP API: waited for, streamed, refused", async () => {
-  const dir = tempDir();
-  const controller = await startController(dir, await freePort());
-  const agent = await startAgent(join(dir, "node"));
-  const uid = await registerNode(controller, agent, "edge");
   const run = async (event: string, body: unknown, query = "?wait=1") => {
     const answer = await controller.call("POST", `/node/${uid}/trigger/${event}${query}`, body);
     // As the published reference promises.
@@ -114,18 +142,4 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
   await agent.end();
   await expect.poll(async () => (await run("tg-ping", { host: "127.0.0.1" })).status).toBe(503);
   expect(await run("tg-ping", { host: "127.0.0.1" }, "")).toMatchObject({ status: 503, body: { code: "offline" } });
-});
-
-test("the same events from the node's own command line", async () => {
-  const dir = tempDir();
-  const agent = await startAgent(join(dir, "node"));
-  const { code, stdout } = await holdfast([
-    "trigger",
-    "tg-ping",
-    '{"host":"127.0.0.1","count":1}',
-    "--run",
-    agent.runDir,
-  ]);
-  expect({ code, answered: stdout.includes("1 received") }).toEqual({ code: 0, answered: true });
-  expect((await holdfast(["trigger", "no-such-event", "--run", agent.runDir])).code).toBe(1);
 });
