@@ -1,13 +1,15 @@
-import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { text } from "node:stream/consumers";
+import { describe, expect, test } from "vitest";
 import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
 import { GuardResult } from "../../../src/checkpoint/commit-files.ts";
 import type { Window } from "../../../src/checkpoint/window.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { readSealed } from "../../../src/host/files/state-file.ts";
 import { bundled } from "../../support/bundled.ts";
+import { fileEnd } from "../../support/file-end.ts";
 import { fileMachine } from "../../support/reconcile/checkpoint-machine.ts";
 import type { ChildTask } from "../../support/reconcile/commit-child.ts";
 import { BOOT } from "../../support/reconcile/commit.ts";
@@ -19,10 +21,11 @@ const CHILD = bundled(join(import.meta.dirname, "../../support/reconcile/commit-
 const OLD = { two: { c: "old", d: "old" } };
 const NEW = { one: { a: "new" }, two: { c: "new", f: "new" } };
 const files = hostFiles();
+const onFinished = fileEnd();
 
 /** A machine with the old state and an agent's state directory, whose control plane is out of reach. */
 function machine(): string {
-  const dir = tempDir();
+  const dir = tempDir(onFinished);
   for (const name of ["desired", "one", "two"]) mkdirSync(join(dir, name));
   for (const [name, value] of Object.entries(OLD.two)) writeFileSync(join(dir, "two", name), value);
   writeFileSync(join(dir, "reached"), "no");
@@ -43,16 +46,20 @@ function startAgent(dir: string, task: Partial<ChildTask> = {}): Running {
     child.kill(signal);
     await ended;
   };
-  onTestFinished(async () => {
+  onFinished(async () => {
     child.kill("SIGCONT");
     await end("SIGKILL");
   });
   return { process: child, pid: child.pid ?? 0, end };
 }
 
-function guard(dir: string, task: "restore" | "watch", within: readonly string[] = []) {
-  const [command, ...rest] = [...within, process.execPath, CHILD, "guard", task, "--state", dir];
-  return spawnSync(command, rest, { encoding: "utf8" });
+/** Runs the guard to its end. */
+async function guard(dir: string, within: readonly string[] = []) {
+  const [command, ...rest] = [...within, process.execPath, CHILD, "guard", "restore", "--state", dir];
+  const child = spawn(command, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
+  const [stdout, status] = await Promise.all([text(child.stdout), ended]);
+  return { stdout, status };
 }
 
 async function stateOf(dir: string): Promise<unknown> {
@@ -85,7 +92,7 @@ function processesOf(dir: string): number[] {
     });
 }
 
-describe("the guard that the agent starts", () => {
+describe.concurrent("the guard that the agent starts", () => {
   test("waits as a shell, and rolls back at the deadline what a killed agent left", async () => {
     const dir = machine();
     const agent = startAgent(dir);
@@ -138,11 +145,11 @@ describe("the guard that the agent starts", () => {
   test("leaves a trial to the next agent until its deadline", async () => {
     const dir = machine();
     writeFileSync(join(dir, "reached"), "yes");
-    const first = startAgent(dir, { mode: "try", seconds: 6 });
+    const first = startAgent(dir, { mode: "try", seconds: 10 });
     await waitFor("it is on trial", () => output(dir).window === "awaiting-keep");
     await first.end("SIGKILL");
     writeFileSync(join(dir, "state"), "{}");
-    const next = startAgent(dir, { mode: "try", seconds: 6 });
+    const next = startAgent(dir, { mode: "try", seconds: 10 });
     await waitFor("it goes on", () => output(dir).window === "awaiting-keep" || output(dir).last !== undefined);
     expect(await stateOf(dir)).toEqual(NEW);
     await next.end("SIGKILL");
@@ -150,20 +157,20 @@ describe("the guard that the agent starts", () => {
   });
 });
 
-test("an agent that starts within the window rolls back, and the guard has nothing left to do", async () => {
+test.concurrent("an agent that starts within the window rolls back, and the guard has nothing left to do", async () => {
   const dir = machine();
-  const first = startAgent(dir, { seconds: 5 });
+  const first = startAgent(dir, { seconds: 10 });
   await proving(dir);
   await first.end("SIGTERM");
   expect([isPending(dir), await stateOf(dir)]).toEqual([true, NEW]);
   startAgent(dir, { config: OLD });
   await waitFor("it is restored", () => !isPending(dir));
   await waitFor("the old state is applied", async () => JSON.stringify(await stateOf(dir)) === JSON.stringify(OLD));
-  expect(guard(dir, "restore").stdout).toContain("nothing is pending");
+  expect((await guard(dir)).stdout).toContain("nothing is pending");
   expect(await resultOf(dir)).toBeUndefined();
 });
 
-describe("holdfast guard restore", () => {
+describe.concurrent("holdfast guard restore", () => {
   /** A change half way, of an agent that is gone. */
   async function leftBehind(dir: string, changed: Partial<Window> = {}): Promise<void> {
     const checkpoint = new Checkpoint(files, join(dir, "desired"));
@@ -191,24 +198,19 @@ describe("holdfast guard restore", () => {
   test("at boot rolls back what a power cut left, and does nothing the second time", async () => {
     const dir = machine();
     await leftBehind(dir);
-    const first = guard(dir, "restore");
+    const first = await guard(dir);
     expect([first.status, first.stdout]).toEqual([0, expect.stringContaining("rolled back: 1 steps")]);
     expect(await stateOf(dir)).toEqual(OLD);
     expect((await resultOf(dir))?.takenBack).toMatchObject({ code: "rebooted", by: "guard" });
-    const second = guard(dir, "restore");
+    const second = await guard(dir);
     expect([second.status, second.stdout]).toEqual([0, expect.stringContaining("nothing is pending")]);
   });
 
   test("may run several times at once", async () => {
     const dir = machine();
     await leftBehind(dir);
-    const runs = [1, 2, 3].map(
-      () =>
-        new Promise<number | null>((resolve) => {
-          spawn(process.execPath, [CHILD, "guard", "restore", "--state", dir]).once("exit", resolve);
-        }),
-    );
-    expect(await Promise.all(runs)).toEqual([0, 0, 0]);
+    const runs = await Promise.all([1, 2, 3].map(() => guard(dir)));
+    expect(runs.map(({ status }) => status)).toEqual([0, 0, 0]);
     expect([await stateOf(dir), isPending(dir)]).toEqual([OLD, false]);
   });
 
@@ -216,7 +218,7 @@ describe("holdfast guard restore", () => {
     const dir = machine();
     await leftBehind(dir);
     writeFileSync(join(dir, "desired/checkpoint.json"), "{ half of");
-    expect(guard(dir, "restore").status).toBe(0);
+    expect((await guard(dir)).status).toBe(0);
     expect(await stateOf(dir)).toEqual({ two: { c: "half", d: "old" } });
     expect(existsSync(join(dir, "desired/checkpoint.json.damaged"))).toBe(true);
   });
@@ -226,11 +228,11 @@ describe("holdfast guard restore", () => {
     const agent = startAgent(dir, { seconds: 120 });
     await proving(dir);
     for (const jump of ["+30d", "-30d"]) {
-      expect(guard(dir, "restore", shifted(jump)).stdout).toContain("the agent has it");
+      expect((await guard(dir, shifted(jump))).stdout).toContain("the agent has it");
     }
     expect(await stateOf(dir)).toEqual(NEW);
     await agent.end("SIGKILL");
-    expect(guard(dir, "restore", shifted("-30d")).stdout).toContain("rolled back");
+    expect((await guard(dir, shifted("-30d"))).stdout).toContain("rolled back");
     expect(await stateOf(dir)).toEqual(OLD);
     for (const pid of processesOf(dir)) process.kill(-pid, "SIGTERM");
   });
@@ -241,7 +243,7 @@ describe("holdfast guard restore", () => {
     const checkpoint = new Checkpoint(files, join(dir, "desired"));
     await checkpoint.open([{ section: "nobody", undo: {} }], Date.now());
     await checkpoint.mark(0);
-    const run = guard(dir, "restore");
+    const run = await guard(dir);
     expect(run.status).toBe(1);
     expect(run.stdout).toContain("nobody can take it back");
     expect(isPending(dir)).toBe(true);

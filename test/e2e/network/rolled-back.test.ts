@@ -1,9 +1,15 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { Site } from "../../../scripts/labs/layout.ts";
+import { placesOf } from "../../../scripts/labs/programs.ts";
+import { NetworkRecord } from "../../../src/host/network/state/record.ts";
 import { atOnce } from "../../support/at-once.ts";
 import { serveLeases } from "../../support/network/lease-server.ts";
 import { differences, type MachineState } from "../../support/network/machine-state.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
 import { lanSection, networkStage } from "../../support/network/network-stage.ts";
+import { sampleOf } from "../../support/sample.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** A change that cuts the node off, on a machine of its own: all wait for their windows at the same time. */
@@ -15,19 +21,25 @@ interface Fault {
   readonly before?: (machine: EdgeMachine) => void | Promise<void>;
   /** Pattern of the evidence. */
   readonly evidence: RegExp;
+  /** Another host of its site. */
+  readonly other?: Site["others"][number];
 }
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24" };
 const OWN = { ...WAN, gateway: "192.168.1.1" };
 const CONTROLLER = "203.0.113.10";
+/** A host that is up and forwards nothing. */
+const DEAD_END = "192.168.1.9";
+/** Seconds in which a busy machine connects, too. */
+const SURELY = 60;
 
-const FAULTS: readonly Fault[] = [
-  {
-    machine: "wrong",
-    why: "a gateway that is none",
-    section: lanSection({ ...WAN, gateway: "192.168.1.99" }),
-    evidence: /control plane/,
-  },
+const WRONG_GATEWAY: Fault = {
+  machine: "wrong",
+  why: "a gateway that is none",
+  section: lanSection({ ...WAN, gateway: "192.168.1.99" }),
+  evidence: /control plane/,
+};
+const OTHER_FAULTS: readonly Fault[] = [
   {
     machine: "wall",
     why: "a firewall that lets nothing of the control plane in",
@@ -46,8 +58,9 @@ const FAULTS: readonly Fault[] = [
   {
     machine: "portal",
     why: "a router with a captive portal in the way",
-    section: lanSection({ ...WAN, gateway: "192.168.1.9" }),
+    section: lanSection({ ...WAN, gateway: DEAD_END }),
     before: openPortal,
+    other: { name: "portal-box", last: 9 },
     evidence: /control plane/,
   },
   {
@@ -55,18 +68,22 @@ const FAULTS: readonly Fault[] = [
     why: "an address that another machine has",
     section: lanSection({ nic: "eth0", ip: "192.168.1.5/24", gateway: "192.168.1.1" }),
     before: claimAddress,
+    other: { name: "twin-box", last: 5 },
     evidence: /control plane|address/,
   },
 ];
 
+const FAULTS = [WRONG_GATEWAY, ...sampleOf(OTHER_FAULTS, 1, "network faults")];
+/** Interruptions of a change by what happens to its agent. */
+const INTERRUPTIONS = {
+  killed,
+  ...Object.fromEntries(sampleOf(Object.entries({ hung, rebooted, newer }), 1, "network interruptions")),
+};
+
+const boxOf = (name: string) => [{ name: `${name}-box`, last: 9 }];
 const stage = networkStage({
-  wrong: [],
-  wall: [],
-  moved: [],
-  portal: [{ name: "portal-box", last: 9 }],
-  twin: [{ name: "twin-box", last: 5 }],
-  programs: [{ name: "programs-box", last: 9 }],
-  lease: [{ name: "lease-box", last: 9 }],
+  ...Object.fromEntries(FAULTS.map(({ machine, other }) => [machine, other === undefined ? [] : [other]])),
+  ...Object.fromEntries(["programs", "lease", ...Object.keys(INTERRUPTIONS)].map((name) => [name, boxOf(name)])),
 });
 
 test.concurrent("a change that cuts the node off is rolled back in time, and the control plane gets the reason", async () => {
@@ -74,12 +91,21 @@ test.concurrent("a change that cuts the node off is rolled back in time, and the
 });
 
 test.concurrent("what other programs have on the machine, and a lease that changes meanwhile, survive a change that is rolled back", async () => {
-  await atOnce(
-    Object.entries({ programs, lease }),
-    ([name]) => name,
-    ([name, survives]) => survives(stage.machine(name)),
-  );
+  await onOwnMachines({ programs, lease });
 }, 600_000);
+
+test.concurrent("whatever happens to the agent in the middle of a change, the old network is restored by itself", async () => {
+  await onOwnMachines(INTERRUPTIONS);
+}, 600_000);
+
+/** Runs cases at the same time, each on the machine of its name. */
+function onOwnMachines(cases: Readonly<Record<string, (machine: EdgeMachine) => Promise<void>>>): Promise<void> {
+  return atOnce(
+    Object.entries(cases),
+    ([name]) => name,
+    ([name, run]) => run(stage.machine(name)),
+  );
+}
 
 async function suffer({ machine: name, section, before, evidence }: Fault): Promise<void> {
   const machine = stage.machine(name);
@@ -197,7 +223,7 @@ async function programs(machine: EdgeMachine): Promise<void> {
   expect(machine.sh("ip route get 10.30.0.1")).toContain("via 10.9.0.2");
 
   const { documents } = await machine.status();
-  await machine.put({ ...section, interfaces: [{ ...OWN, gateway: "192.168.1.9" }, section.interfaces[1]] });
+  await machine.put({ ...section, interfaces: [{ ...OWN, gateway: DEAD_END }, section.interfaces[1]] });
   await waitFor("the change is made", () => machine.differsFrom(applied).length > 0);
   expect(lost(begun, machine.state())).toEqual([]);
   await machine.untilAs(applied, (WINDOW_SECONDS + 15) * 1000);
@@ -221,7 +247,7 @@ async function lease(machine: EdgeMachine): Promise<void> {
   await waitFor("there is a lease", hasLease("10.9.0.100"));
   const old = machine.state();
 
-  await machine.put({ interfaces: [{ ...OWN, gateway: "192.168.1.9" }, section.interfaces[1]] });
+  await machine.put({ interfaces: [{ ...OWN, gateway: DEAD_END }, section.interfaces[1]] });
   await waitFor("the change is made", () => machine.differsFrom(old).length > 0);
   stop();
   await serveLeases(machine, "10.9.0.150");
@@ -235,4 +261,90 @@ async function lease(machine: EdgeMachine): Promise<void> {
   expect(hasLease("10.9.0.150")()).toBe(true);
   expect(hasLease("10.9.0.100")()).toBe(false);
   await machine.untilOnline();
+}
+
+interface Begun {
+  readonly good: MachineState;
+  /** The records about the machine then. */
+  readonly noted: string;
+  /** Version of the document that cuts the node off. */
+  readonly version: number;
+}
+
+/** Makes a change that cannot be verified, and returns the state before it. */
+async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
+  await machine.own(lanSection(OWN));
+  const { documents } = await machine.status();
+  const good = machine.state();
+  const noted = recordOf(machine);
+  await machine.put({ ...lanSection({ ...OWN, mtu: 1400, gateway: DEAD_END }), forwarding: true });
+  // A connection may take a busy machine too long before the change, too.
+  await waitFor("the change is made", () => recordOf(machine) !== noted && !machine.reachesController());
+  return { good, noted, version: (documents.node?.version ?? 0) + 1 };
+}
+
+const recordOf = (machine: EdgeMachine): string => {
+  const { body } = JSON.parse(
+    readFileSync(join(placesOf(machine.lab.dir, machine.name).state, "network-record.json"), "utf8"),
+  ) as { readonly body: unknown };
+  return JSON.stringify(NetworkRecord.parse(body));
+};
+
+const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> =>
+  machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
+
+/** Expects one retry of the interrupted change, and its refusal. */
+async function isRefusedInTheEnd(machine: EdgeMachine, begun: Begun): Promise<void> {
+  await untilReported(machine);
+  const isRefused = async (): Promise<boolean> => (await machine.status()).documents.node?.refused === begun.version;
+  await waitFor(`${machine.name} refuses it`, isRefused, 240_000);
+  expect(differences(begun.good, machine.state())).toEqual([]);
+  expect(machine.reachesController(SURELY)).toBe(true);
+}
+
+async function killed(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  await machine.lab.endAgent(machine.name, "SIGKILL");
+  await untilAsBefore(machine, begun);
+  expect(machine.reachesController(SURELY)).toBe(true);
+  expect(machine.lab.pidOf(machine.name, "agent")).toBeUndefined();
+  await waitFor("what was noted is as it was", () => recordOf(machine) === begun.noted);
+  await machine.start();
+  await isRefusedInTheEnd(machine, begun);
+}
+
+async function hung(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  const pid = machine.lab.pidOf(machine.name, "agent") ?? 0;
+  process.kill(pid, "SIGSTOP");
+  await untilAsBefore(machine, begun);
+  process.kill(pid, "SIGCONT");
+  await isRefusedInTheEnd(machine, begun);
+  expect(machine.lab.pidOf(machine.name, "agent")).toBe(pid);
+}
+
+async function rebooted(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  await machine.cutPower();
+  machine.boot();
+  const { code, stderr } = await machine.restore();
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  await machine.start();
+  await isRefusedInTheEnd(machine, begun);
+}
+
+async function newer(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  // Nothing arrives over this network, so the next version comes when the old one is back.
+  await machine.put(lanSection({ ...OWN, mtu: 1400 }));
+  await machine.untilSettled(begun.version + 1, 240_000);
+  expect(machine.paths().links.join("\n")).toContain("mtu=1400");
+  expect(machine.reachesController(SURELY)).toBe(true);
+}
+
+/** Waits until the control plane has the report of the rollback. */
+function untilReported(machine: EdgeMachine): Promise<unknown> {
+  return waitFor(`the control plane knows of ${machine.name}`, async () =>
+    /was reverted/i.test(JSON.stringify(await machine.events())),
+  );
 }

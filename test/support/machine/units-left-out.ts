@@ -45,7 +45,6 @@ export const LEFT_OUT: readonly LeftOut[] = [
   ...files(
     "follows the calls of the agent's tools with ptrace(2), which the unit's filter keeps from them",
     "network/kill-points",
-    "network/lease-killed",
   ),
   ...files(
     "runs a program of its own without an agent",
