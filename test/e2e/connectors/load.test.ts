@@ -4,10 +4,11 @@ import { expect, test } from "vitest";
 import { isServed, startL4Stage, talk } from "../../support/overlay/l4-stage.ts";
 import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
 import { freePort } from "../../support/machine/programs.ts";
+import { TESTS_ALL } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-test("an overlay under five thousand connects, or without descriptors, still accepts changes, and reports what it lacks", async () => {
+test("an overlay under thousands of connects, or without descriptors, still accepts changes, and reports what it lacks", async () => {
   const stage = await startL4Stage(tempDir());
   const [busy, late, starved] = [await freePort(), await freePort(), await freePort()];
   await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
@@ -17,7 +18,7 @@ test("an overlay under five thousand connects, or without descriptors, still acc
   const flow = aClient(busy);
   await talk(flow, "before");
 
-  const clients = Array.from({ length: 5000 }, (_, i) => {
+  const clients = Array.from({ length: TESTS_ALL ? 5000 : 2000 }, (_, i) => {
     const client = aClient(busy);
     client.socket.end(String(i));
     return client;

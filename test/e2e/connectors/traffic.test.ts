@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { createSocket } from "node:dgram";
-import { expect, onTestFinished, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { fileEnd } from "../../support/file-end.ts";
 import {
   endProcess,
   isServed,
@@ -15,6 +16,14 @@ import { untilOnline, untilReason } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+const onFinished = fileEnd();
+let stage: L4Stage;
+
+/** The first test leaves its node without connectors and services. */
+beforeAll(async () => {
+  stage = await startL4Stage(tempDir(onFinished), { onFinished });
+});
+
 async function refuses(stage: L4Stage, method: string, path: string, body: unknown, status: number): Promise<unknown> {
   const at = path.startsWith("v2/") ? `/v2/node/${stage.uid}/${path.slice(3)}` : `/node/${stage.uid}/${path}`;
   const answer = await stage.controller.call(method, at, body);
@@ -23,7 +32,6 @@ async function refuses(stage: L4Stage, method: string, path: string, body: unkno
 }
 
 test("a service and a connector carry traffic, item by item, and an upgrade to V2 cuts no flow", async () => {
-  const stage = await startL4Stage(tempDir());
   const [target, other, port, second] = [await aServer(echo), await aServer(echo), await freePort(), await freePort()];
   const web = { name: "web", protocol: "tcp", host: "127.0.0.1", port: target };
   const entry = { node: "local", service: "web", protocol: "tcp", port, localIp: "127.0.0.1" };
@@ -82,11 +90,11 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
 
   await stage.call("DELETE", "config/connectors");
   await waitFor("flows of a connector that is gone end", () => flow.fate() !== undefined);
+  await stage.call("DELETE", "config/services");
   await stage.untilNamed({});
 });
 
 test("an inactive or deleted node serves nothing, also after restarts, and everything again once it is active", async () => {
-  const stage = await startL4Stage(tempDir());
   const port = await freePort();
   await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
   await stage.create("connectors", { node: "local", service: "web", protocol: "tcp", port });

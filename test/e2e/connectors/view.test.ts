@@ -1,22 +1,32 @@
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
+import { fileEnd } from "../../support/file-end.ts";
 import { endProcess, startL4Stage, type L4Stage } from "../../support/overlay/l4-stage.ts";
 import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
-import { freePort, holdfast } from "../../support/machine/programs.ts";
+import { freePort } from "../../support/machine/programs.ts";
+import { runVerb } from "../../support/run-verb.ts";
 import { UNDER_UNITS } from "../../support/machine/real-units.ts";
 import { eventsOf } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+const onFinished = fileEnd();
+let stage: L4Stage;
+
+/** The first test leaves its node without connectors and services. */
+beforeAll(async () => {
+  stage = await startL4Stage(tempDir(onFinished), { onFinished });
+});
+
 async function connectorsOf({ agent }: L4Stage): Promise<ConnectorsReport & { code: number | null }> {
-  const { code, stdout } = await holdfast(["connectors", "--json", "--run", agent.runDir]);
+  const { code, stdout } = await runVerb(["connectors", "--json", "--run", agent.runDir]);
   return { ...ConnectorsReport.parse(JSON.parse(stdout)), code };
 }
 
 async function servicesOf({ agent }: L4Stage): Promise<ServicesReport> {
-  return ServicesReport.parse(JSON.parse((await holdfast(["services", "--json", "--run", agent.runDir])).stdout));
+  return ServicesReport.parse(JSON.parse((await runVerb(["services", "--json", "--run", agent.runDir])).stdout));
 }
 
 function untilView(stage: L4Stage, id: string, is: (view: ConnectorView) => boolean): Promise<ConnectorView> {
@@ -27,7 +37,6 @@ function untilView(stage: L4Stage, id: string, is: (view: ConnectorView) => bool
 }
 
 test("reports what connectors carry and refuse, and what is not served with its reason", async () => {
-  const stage = await startL4Stage(tempDir());
   // A service manager starts the overlay with the agent, not with the first service.
   const overlay = { state: UNDER_UNITS ? "up" : "off" };
   if (UNDER_UNITS) await waitFor("the overlay is up", async () => (await connectorsOf(stage)).overlay.state === "up");
@@ -84,10 +93,12 @@ test("reports what connectors carry and refuse, and what is not served with its 
     code: 0,
     reasons: ["inactive", "inactive", "inactive"],
   });
+  await stage.call("PUT", "", { state: "ACTIVE" });
+  for (const section of ["connectors", "services"]) await stage.call("DELETE", `config/${section}`);
+  await stage.untilNamed({});
 });
 
 test("every verb reports an overlay that hangs or cannot be started", async () => {
-  const stage = await startL4Stage(tempDir());
   const service = `127.0.0.1:${await aServer(echo)}`;
   const entry = { node: "local", service, protocol: "tcp", port: await freePort(), localIp: "127.0.0.1" };
   const id = await stage.create("connectors", entry);
@@ -111,6 +122,6 @@ test("every verb reports an overlay that hangs or cannot be started", async () =
   expect(verdict).toBe("failed");
   expect(items.find(({ name }) => name === "overlay")).toMatchObject({ status: "fail" });
   for (const verb of ["status", "health"]) {
-    expect((await holdfast([verb, "--run", stage.agent.runDir])).code).toBe(1);
+    expect((await runVerb([verb, "--run", stage.agent.runDir])).code).toBe(1);
   }
 });

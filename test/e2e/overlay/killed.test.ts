@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, beforeEach, expect, test } from "vitest";
+import { fileEnd } from "../../support/file-end.ts";
 import { endProcess, isServed, startL4Stage, talk, type L4Stage } from "../../support/overlay/l4-stage.ts";
 import { aClient, aServer, echo, startBuiltOverlay } from "../../support/overlay/overlay-rig.ts";
 import { freePort } from "../../support/machine/programs.ts";
@@ -11,19 +12,25 @@ import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { OVERLAY_FORMAT } from "../../../src/protocol/overlay/overlay.ts";
 
-/** A stage with one serving connector. */
-async function serving(): Promise<{ stage: L4Stage; port: number }> {
-  const stage = await startL4Stage(tempDir());
-  const port = await freePort();
-  await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
+const onFinished = fileEnd();
+let stage: L4Stage;
+let port: number;
+
+/** One connector, which serves before and after each test. */
+beforeAll(async () => {
+  stage = await startL4Stage(tempDir(onFinished), { onFinished });
+  port = await freePort();
+  const target = await aServer(echo, "127.0.0.1", onFinished);
+  await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: target });
   await stage.create("connectors", { node: "local", service: "web", protocol: "tcp", port });
+});
+beforeEach(async () => {
   await waitFor("it serves", () => isServed(port));
   await stage.untilNamed({});
-  return { stage, port };
-}
+});
 
 /** Kills the serving overlay, and waits for its exit. */
-async function killOverlay(stage: L4Stage): Promise<number> {
+async function killOverlay(): Promise<number> {
   const pid = stage.overlayPid();
   endProcess(pid);
   await waitFor("it has ended", () => !existsSync(`/proc/${pid}/fd/0`));
@@ -31,7 +38,6 @@ async function killOverlay(stage: L4Stage): Promise<number> {
 }
 
 test("an overlay killed under traffic recovers, however often", async () => {
-  const { stage, port } = await serving();
   const over = new AbortController();
   let served = 0;
   const load = Array.from({ length: 4 }, async () => {
@@ -39,7 +45,7 @@ test("an overlay killed under traffic recovers, however often", async () => {
   });
   for (let kills = 0; kills < 3; kills += 1) {
     await waitFor("traffic", () => served > 20);
-    const before = await killOverlay(stage);
+    const before = await killOverlay();
     served = 0;
     await waitFor("another overlay serves", () => stage.overlayPid() !== before && served > 0);
   }
@@ -49,12 +55,49 @@ test("an overlay killed under traffic recovers, however often", async () => {
   expect((await stage.agent.status()).session.state).toBe("online");
 });
 
+test("an overlay that receives SIGTERM lets its flows end, and another serves in its place at once", async () => {
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const first = stage.overlayPid();
+  process.kill(first, "SIGTERM");
+  await waitFor("another overlay serves", async () => stage.overlayPid() !== first && (await isServed(port)));
+  await talk(flow, "after");
+  await stage.untilNamed({});
+  expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
+  expect(existsSync(`/proc/${first}/fd/0`)).toBe(true);
+  flow.socket.end();
+  await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
+  expect(await isServed(port)).toBe(true);
+  await stage.untilNamed({});
+});
+
+test("a replaced overlay is followed by its successor only, with the agent beside it", async () => {
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const from = stage.agent.log().length;
+  const { stateDir, runDir } = stage.agent;
+  for (let round = 0; round < 3; round += 1) {
+    const place = ["--state", join(stateDir, "overlay"), "--run", runDir];
+    const successor = startBuiltOverlay(tempDir(), [...place, "--successor"]);
+    await waitFor("it took over", () => successor.output().includes("took over"));
+    await waitFor("the agent found it", async () => {
+      const { overlay } = (await stage.agent.status()).engines;
+      return overlay?.state === "up" && overlay.pid === successor.pid;
+    });
+    expect(await isServed(port)).toBe(true);
+  }
+  await talk(flow, "after");
+  const log = stage.agent.log().slice(from);
+  expect(log).not.toContain('"overlay started"');
+  expect(log).not.toContain("the overlay exited at its start");
+  await stage.untilNamed({});
+});
+
 test("with agent and overlay killed, the agent alone restores the service", async () => {
-  const { stage, port } = await serving();
   await stage.agent.end("SIGKILL");
   const flow = aClient(port);
   await talk(flow, "without the agent");
-  const first = await killOverlay(stage);
+  const first = await killOverlay();
   // Its unit would restart it, as does the agent that has exited.
   endUnitsBelow(dirname(stage.agent.runDir));
   await waitFor("the flow is cut", () => flow.fate() !== undefined);
@@ -82,7 +125,7 @@ test("with agent and overlay killed, the agent alone restores the service", asyn
   if (UNDER_UNITS) return;
   // And an unusable state directory is reported for that time.
   await stage.agent.end("SIGKILL");
-  await killOverlay(stage);
+  await killOverlay();
   const directory = join(stage.agent.stateDir, "overlay");
   renameSync(directory, `${directory}.away`);
   writeFileSync(directory, "");
@@ -92,44 +135,5 @@ test("with agent and overlay killed, the agent alone restores the service", asyn
   rmSync(directory);
   renameSync(`${directory}.away`, directory);
   await waitFor("it serves", () => isServed(port));
-  await stage.untilNamed({});
-});
-
-test("an overlay that receives SIGTERM lets its flows end, and another serves in its place at once", async () => {
-  const { stage, port } = await serving();
-  const flow = aClient(port);
-  await talk(flow, "before");
-  const first = stage.overlayPid();
-  process.kill(first, "SIGTERM");
-  await waitFor("another overlay serves", async () => stage.overlayPid() !== first && (await isServed(port)));
-  await talk(flow, "after");
-  await stage.untilNamed({});
-  expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
-  expect(existsSync(`/proc/${first}/fd/0`)).toBe(true);
-  flow.socket.end();
-  await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
-  expect(await isServed(port)).toBe(true);
-  await stage.untilNamed({});
-});
-
-test("a replaced overlay is followed by its successor only, with the agent beside it", async () => {
-  const { stage, port } = await serving();
-  const flow = aClient(port);
-  await talk(flow, "before");
-  const { stateDir, runDir } = stage.agent;
-  for (let round = 0; round < 3; round += 1) {
-    const place = ["--state", join(stateDir, "overlay"), "--run", runDir];
-    const successor = startBuiltOverlay(tempDir(), [...place, "--successor"]);
-    await waitFor("it took over", () => successor.output().includes("took over"));
-    await waitFor("the agent found it", async () => {
-      const { overlay } = (await stage.agent.status()).engines;
-      return overlay?.state === "up" && overlay.pid === successor.pid;
-    });
-    expect(await isServed(port)).toBe(true);
-  }
-  await talk(flow, "after");
-  // Beside a unit the agent starts none.
-  expect(stage.agent.log().match(/"overlay started"/g)?.length).toBe(UNDER_UNITS ? undefined : 1);
-  expect(stage.agent.log()).not.toContain("the overlay exited at its start");
   await stage.untilNamed({});
 });

@@ -47,19 +47,21 @@ export interface L4StageOptions {
   readonly agent?: ProgramOptions;
   /** Called before the agent starts, with the controller's port. */
   readonly before?: (port: number) => Promise<ProgramOptions>;
+  /** Registers what ends the programs: when the test has finished, by default. */
+  readonly onFinished?: (end: () => void) => void;
 }
 
 export async function startL4Stage(
   dir: string,
-  { agent: starting = {}, before }: L4StageOptions = {},
+  { agent: starting = {}, before, onFinished = onTestFinished }: L4StageOptions = {},
 ): Promise<L4Stage> {
   const port = await freePort();
-  const controller = await startController(dir, port);
+  const controller = await startController(dir, port, [], { onFinished });
   const nodeDir = join(dir, "node");
-  let options = { ...starting, ...(await before?.(port)) };
+  let options: ProgramOptions = { onFinished, ...starting, ...(await before?.(port)) };
   let agent = await startAgent(nodeDir, options);
   const overlayPid = (): number => Number(readFileSync(join(agent.runDir, "overlay.pid"), "utf8"));
-  onTestFinished(() => {
+  onFinished(() => {
     // It would start another one.
     agent.process.kill("SIGKILL");
     if (existsSync(join(agent.runDir, "overlay.pid"))) endProcess(overlayPid());
@@ -88,7 +90,7 @@ export async function startL4Stage(
       return id;
     },
     async startAgain(changed) {
-      options = changed ?? options;
+      options = changed === undefined ? options : { onFinished, ...changed };
       agent = await startAgent(nodeDir, options);
       return agent;
     },

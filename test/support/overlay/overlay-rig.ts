@@ -121,14 +121,18 @@ export function planeRig(options: Partial<DataPlaneOptions> = {}): PlaneRig {
 }
 
 /** A server of the test on 127.0.0.1 that keeps half-closes; returns its port. It and its connections end with the test. */
-export async function aServer(onConnection: (socket: Socket) => void, host = "127.0.0.1"): Promise<number> {
+export async function aServer(
+  onConnection: (socket: Socket) => void,
+  host = "127.0.0.1",
+  onFinished: (end: () => void) => void = onTestFinished,
+): Promise<number> {
   const sockets = new Set<Socket>();
   const server: Server = createServer({ allowHalfOpen: true }, (socket) => {
     sockets.add(socket.on("error", () => undefined));
     onConnection(socket);
   });
   await new Promise<void>((resolve) => server.listen({ host, port: 0, backlog: 8192 }, resolve));
-  onTestFinished(() => {
+  onFinished(() => {
     server.close();
     for (const socket of sockets) socket.destroy();
   });
