@@ -23,6 +23,7 @@ import {
   startOverlayProcess,
   type Client,
 } from "../../support/overlay/overlay-rig.ts";
+import { TESTS_ALL } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -274,14 +275,14 @@ describe("the overlay process", () => {
     expect(await overlay.ended).toBe(0);
   });
 
-  it("serves five thousand concurrent connects, each with its own bytes", async () => {
+  it("serves thousands of concurrent connects, each with its own bytes", async () => {
     const overlay = startOverlayProcess(tempDir());
     const agent = await asAgent(overlay);
     const port = await freePort();
     // The server shares this process with all the clients, so on a busy machine it may take its time.
     const service = aService("echo", await aServer(echo), { connectTimeoutMs: 60_000 });
     await agent.peer.request("table.set", { table: aTable([aListener(port, { service: "echo" })], [service]) });
-    const count = 5000;
+    const count = TESTS_ALL ? 5000 : 2000;
     const clients = Array.from({ length: count }, (_, i) => {
       const client = aClient(port);
       client.socket.end(String(i));

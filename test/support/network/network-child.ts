@@ -22,9 +22,14 @@ export interface ChildOptions {
 export type Call =
   | { readonly method: "observe"; readonly sysctls: readonly string[] }
   | { readonly method: "apply"; readonly change: Change }
-  | { readonly method: "features" | "observeNeighbours" | "mayOwn" | "disown" };
+  | { readonly method: "features" | "observeNeighbours" | "mayOwn" | "disown" }
+  | { readonly method: "open"; readonly options: ChildOptions };
 
-async function answer(driver: NetworkDriver, call: Call, signal: AbortSignal): Promise<unknown> {
+async function answer(
+  driver: NetworkDriver,
+  call: Exclude<Call, { readonly method: "open" }>,
+  signal: AbortSignal,
+): Promise<unknown> {
   switch (call.method) {
     case "observe": {
       const state = await driver.observe({ sysctls: call.sysctls }, signal);
@@ -45,13 +50,14 @@ async function answer(driver: NetworkDriver, call: Call, signal: AbortSignal): P
   }
 }
 
-/** Serves a driver in its network namespace: one call and one answer in each line. */
-async function main([json = "{}"]: readonly string[]): Promise<void> {
-  const { dir, searchPath = SEARCH_PATH, lists = false, ...options } = JSON.parse(json) as ChildOptions;
+/** Returns a driver; `ran` receives the names of the tools that it runs. */
+function driverOf(
+  { dir, searchPath = SEARCH_PATH, lists = false, ...options }: ChildOptions,
+  ran: string[],
+): NetworkDriver {
   const clock = systemClock();
-  const ran: string[] = [];
   const exec = hostExec(clock, searchPath);
-  const driver = networkDriver({
+  return networkDriver({
     exec: {
       ...exec,
       run: (file, args, options) => {
@@ -68,11 +74,19 @@ async function main([json = "{}"]: readonly string[]): Promise<void> {
     ...(lists ? { tables: { read: () => undefined } } : {}),
     ...options,
   });
+}
+
+/** Serves a driver in its network namespace, and another from each `open` on: one call and one answer in each line. */
+async function main([json = "{}"]: readonly string[]): Promise<void> {
+  const ran: string[] = [];
+  let driver = driverOf(JSON.parse(json) as ChildOptions, ran);
   const { signal } = new AbortController();
   console.log("ready");
   for await (const line of createInterface({ input: process.stdin })) {
     ran.splice(0);
-    const reply = await answer(driver, JSON.parse(line) as Call, signal).then(
+    const call = JSON.parse(line) as Call;
+    if (call.method === "open") driver = driverOf(call.options, ran);
+    const reply = await (call.method === "open" ? Promise.resolve() : answer(driver, call, signal)).then(
       (value) => ({ value, ran }),
       (thrown: unknown) => {
         const error = toError(thrown);

@@ -8,6 +8,8 @@ import { HostError } from "../../../src/errors.ts";
 import type { Change } from "../../../src/host/network/change.ts";
 import type { NeighbourState, NetworkState } from "../../../src/host/network/state/state.ts";
 import { bundled } from "../bundled.ts";
+import { fileEnd } from "../file-end.ts";
+import { tempDir } from "../temp-dir.ts";
 import type { Call, ChildOptions } from "./network-child.ts";
 
 type Observed = Omit<NetworkState, "sysctls" | "dhcp"> & {
@@ -29,6 +31,8 @@ export interface NetworkMachine {
   ran(): readonly string[];
   /** Kills the driver and starts another in the same namespaces, as after a restart. */
   restart(options?: Partial<ChildOptions>): Promise<NetworkMachine>;
+  /** Replaces the driver by another that knows only its files, in the same process. */
+  renew(options?: Partial<ChildOptions>): Promise<NetworkMachine>;
 }
 
 const CHILD = join(import.meta.dirname, "network-child.ts");
@@ -39,16 +43,42 @@ const USER = process.getuid?.() === 0 ? [] : ["-r"];
 const FORWARDS_NOTHING = "echo 0 > /proc/sys/net/ipv4/ip_forward";
 const SETUP = `mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up && ${FORWARDS_NOTHING}`;
 
-/** Creates the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test. */
+type Options = Omit<ChildOptions, "dir">;
+type OnFinished = (end: () => void) => void;
+
+/** Removes other namespaces, every link but `lo`, every rule of policy routing and every table of nftables. */
+const RESET = `for space in $(ls /run/netns 2>/dev/null); do ip netns delete $space; done
+echo 0 > /proc/sys/net/ipv4/ip_forward
+for link in $(ls /sys/class/net); do [ $link = lo ] || ! [ -e /sys/class/net/$link ] || ip link delete $link; done
+ip rule flush; ip rule add priority 32766 lookup main; ip rule add priority 32767 lookup default
+nft flush ruleset`;
+
+/**
+ * Returns what `networkMachine` does, for tests one after the other that leave no process: all have one process and its namespaces,
+ * which are reset for each.
+ */
+export function networkMachineInTurn(): (dir: string, options?: Options, prepare?: string) => Promise<NetworkMachine> {
+  const onFinished = fileEnd();
+  let shared: NetworkMachine | undefined;
+  return async (dir, options = {}, prepare = "true") => {
+    shared ??= await networkMachine(tempDir(onFinished), {}, "true", onFinished);
+    mkdirSync(join(dir, "run"), { recursive: true });
+    shared.sh(`${RESET}\n${prepare}`);
+    return shared.renew({ dir, ...options });
+  };
+}
+
+/** Creates the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test, or by `onFinished`. */
 export async function networkMachine(
   dir: string,
-  options: Omit<ChildOptions, "dir"> = {},
+  options: Options = {},
   prepare = "true",
+  onFinished: OnFinished = onTestFinished,
 ): Promise<NetworkMachine> {
   mkdirSync(join(dir, "run"), { recursive: true });
-  const script = `${SETUP} && ${prepare} && echo up && exec sleep 600`;
+  const script = `${SETUP} && ${prepare} && echo up && exec sleep infinity`;
   const holder = spawn("unshare", [...USER, ...OWN, "sh", "-c", script], { stdio: ["ignore", "pipe", "inherit"] });
-  onTestFinished(() => void holder.kill("SIGKILL"));
+  onFinished(() => void holder.kill("SIGKILL"));
   await once(holder.stdout, "data");
   const [pid = ""] = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8").split(" ");
   const enter = ["nsenter", "-t", pid, ...(USER.length > 0 ? ["-U", "--preserve-credentials"] : []), "-n", "-m", "-p"];
@@ -57,13 +87,14 @@ export async function networkMachine(
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
     });
-  return driverIn(enter, sh, { dir, ...options });
+  return driverIn(enter, sh, { dir, ...options }, onFinished);
 }
 
 async function driverIn(
   enter: readonly string[],
   sh: NetworkMachine["sh"],
   options: ChildOptions,
+  onFinished: OnFinished,
 ): Promise<NetworkMachine> {
   const child = spawn(
     enter[0] ?? "",
@@ -72,7 +103,7 @@ async function driverIn(
       stdio: ["pipe", "pipe", "inherit"],
     },
   );
-  onTestFinished(() => void child.kill("SIGKILL"));
+  onFinished(() => void child.kill("SIGKILL"));
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   await lines.next();
   let ran: readonly string[] = [];
@@ -88,7 +119,7 @@ async function driverIn(
     if (reply.error === undefined) return reply.value;
     throw new HostError(reply.error.code, reply.error.message, { details: reply.error.details });
   };
-  return {
+  const machine = (given: ChildOptions): NetworkMachine => ({
     sh,
     observe: (sysctls = []) => call({ method: "observe", sysctls }),
     apply: (change) => call({ method: "apply", change }),
@@ -100,7 +131,13 @@ async function driverIn(
     async restart(changed = {}) {
       child.kill("SIGKILL");
       await once(child, "exit");
-      return driverIn(enter, sh, { ...options, ...changed });
+      return driverIn(enter, sh, { ...given, ...changed }, onFinished);
     },
-  };
+    async renew(changed = {}) {
+      const options = { ...given, ...changed };
+      await call({ method: "open", options });
+      return machine(options);
+    },
+  });
+  return machine(options);
 }

@@ -36,6 +36,7 @@ import {
 import { FLAGS } from "../../../support/machine/programs.ts";
 import { sampleOf } from "../../../support/sample.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const LIMIT_MS = 900_000;
 const DRIVER = bundled(join(import.meta.dirname, "../../../support/kills/store-driver.ts"));
@@ -93,7 +94,7 @@ async function foundIn(
 function around(points: readonly Point[], label: string): readonly Point[] {
   const at = points.findIndex(({ target }) => target.startsWith("STATE/restored"));
   expect(at).toBeGreaterThan(0);
-  return [...sampleOf(points.slice(0, at - 1), 5, label), ...sampleOf(points.slice(at - 1), 6, `${label}, committed`)];
+  return [...sampleOf(points.slice(0, at - 1), 2, label), ...sampleOf(points.slice(at - 1), 3, `${label}, committed`)];
 }
 
 test(
@@ -177,7 +178,7 @@ test(
     const whole = prepare();
     const points = pointsOf(await recordCalls(whole), whole);
     const complete = await contentOf(placeOf(whole.stateDir));
-    for (const point of sampleOf(points, 10, "killed migrations")) {
+    for (const point of sampleOf(points, 4, "killed migrations")) {
       const killed = await runKilled(prepare, point);
       const store = openSqliteStore(join(killed.stateDir, "controller.db"), true);
       expect(await schemaOf(store)).toBe(sqliteMigrations().length);
@@ -207,9 +208,12 @@ test(
     };
     const { statements } = await run(await copyOf(template), 0);
     expect(statements).toBe(9);
-    for (let at = 1; at <= statements; at += 1) {
+    const all = Array.from({ length: statements }, (_, at) => at + 1);
+    for (const at of sampleOf(all, 3, "killed migrations of PostgreSQL")) {
       const store = await copyOf(template);
       expect((await run(store, at)).signal).toBe("SIGKILL");
+      const sessions = `SELECT pid FROM pg_stat_activity WHERE datname = '${new URL(store).pathname.slice(1)}'`;
+      await waitFor("its session has ended", async () => (await server.query("postgres", sessions)).length === 0);
       const opened = await openPostgresStore({
         settings: { address: parseStoreUrl(store), limits: { connectMs: 60_000 } },
         holder: { name: "next", address: "", startedAt: "" },

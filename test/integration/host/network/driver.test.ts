@@ -11,9 +11,10 @@ import {
   setLinkLine,
   swapAddressLines,
 } from "../../../../src/host/network/ip/lines.ts";
-import { networkMachine } from "../../../support/network/network-machine.ts";
+import { networkMachineInTurn } from "../../../support/network/network-machine.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
+const networkMachine = networkMachineInTurn();
 const PAIR = "ip link add va type veth peer name vb && ip link set va up && ip link set vb up";
 const LONG = "enp65s0f1np01";
 const route = { table: 254, kind: "unicast", metric: 0, scope: "global", isOnLink: false } as const;
@@ -75,7 +76,7 @@ describe("observing", () => {
     });
     const line = setLinkLine({ name: "va", mtu: 1400 }) ?? "";
     await expect(machine.apply({ kind: "ip", lines: [line] })).rejects.toMatchObject({ code: "tool-missing" });
-    const withIp = await machine.restart({ searchPath: toolDirectory("ip") });
+    const withIp = await machine.renew({ searchPath: toolDirectory("ip") });
     expect(await withIp.observe()).not.toHaveProperty("firewall");
     const text = "table inet holdfast {\n}\n";
     await expect(withIp.apply({ kind: "nft", text })).rejects.toMatchObject({ code: "tool-missing" });
@@ -120,7 +121,7 @@ describe("lines for ip", () => {
     machine.sh(`ip address add 192.0.2.2/24 dev ${LONG}`);
     await machine.apply({ kind: "ip", lines: [addressLine(mine ?? address)] });
     const seen = { isDynamic: false };
-    const restarted = await machine.restart();
+    const restarted = await machine.renew();
     const { addresses } = await restarted.observe();
     expect(addresses).toContainEqual({ ...mine, ...seen, isOurs: true });
     expect(addresses).toContainEqual({ ...his, ...seen, isOurs: false });
@@ -146,14 +147,14 @@ describe("lines for ip", () => {
     });
     await machine.apply({ kind: "ip", lines: [addressLine(own)] });
     const ours = { ...own, isOurs: true, isDynamic: false };
-    const restarted = await machine.restart();
+    const restarted = await machine.renew();
     expect((await restarted.observe()).addresses).toContainEqual({ ...ours, hasNoRoute: true });
 
     restarted.sh(
       `ip route add 10.0.0.0/8 via 192.0.2.9 dev ${link} onlink; ip route add 10.1.0.0/16 dev ${link} src 192.0.2.1`,
     );
     await restarted.apply({ kind: "ip", lines: swapAddressLines(own, () => true) });
-    const again = await restarted.restart();
+    const again = await restarted.renew();
     const { addresses, routes } = await again.observe();
     expect(addresses.filter((one) => one.link === link)).toEqual([ours]);
     for (const destination of ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24"])
@@ -172,7 +173,7 @@ describe("lines for ip", () => {
     const mine = { link: LONG, address: "192.0.2.1/24" };
     const lines = [addressLine(mine)];
     await expect(machine.apply({ kind: "ip", lines })).rejects.toMatchObject({ code: "ip-failed" });
-    const { addresses } = await (await machine.restart()).observe();
+    const { addresses } = await (await machine.renew()).observe();
     expect(addresses).toContainEqual({ ...mine, isDynamic: false, isOurs: true });
   });
 
@@ -315,10 +316,10 @@ describe("other changes", () => {
     expect(await machine.mayOwn()).toBe(false);
     expect(machine.ran()).toStrictEqual([]);
     await machine.apply({ kind: "ip", lines: [addressLine(address)] });
-    const restarted = await machine.restart();
+    const restarted = await machine.renew();
     expect(await restarted.mayOwn()).toBe(true);
     await restarted.disown();
-    expect(await (await restarted.restart()).mayOwn()).toBe(false);
+    expect(await (await restarted.renew()).mayOwn()).toBe(false);
   });
 });
 

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
-import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
+import { networkMachineInTurn, type NetworkMachine } from "../../../../support/network/network-machine.ts";
 import { converge, dump, sectionOver, stepsOf } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
+const networkMachine = networkMachineInTurn();
 const signal = new AbortController().signal;
 const FAR = "203.0.113.9";
 const [RIGHT, WRONG, NOBODY] = ["192.168.1.1", "192.168.1.9", "192.168.1.77"];

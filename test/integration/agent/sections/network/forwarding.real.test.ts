@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
-import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
+import { networkMachineInTurn, type NetworkMachine } from "../../../../support/network/network-machine.ts";
 import { converge, sectionOver, stepsOf } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
+
+const networkMachine = networkMachineInTurn();
 
 /** A router with a host behind each of its links; the machine forwards nothing by default. */
 const machineWith = (links: readonly string[]): Promise<NetworkMachine> =>

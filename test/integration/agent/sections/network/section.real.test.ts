@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
 import { NetworkUndo } from "../../../../../src/host/network/restore.ts";
-import { networkMachine } from "../../../../support/network/network-machine.ts";
+import { networkMachineInTurn } from "../../../../support/network/network-machine.ts";
 import type { Notes } from "../../../../support/network/network-section.ts";
 import { converge, dump, sectionOver, stepsOf } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
+const networkMachine = networkMachineInTurn();
 const signal = new AbortController().signal;
 const CARRIER = { local: "198.51.100.10", remote: "203.0.113.9" };
 const MACHINE = `

@@ -2,9 +2,10 @@ import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
-import { networkMachine } from "../../../../support/network/network-machine.ts";
+import { networkMachineInTurn } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
+const networkMachine = networkMachineInTurn();
 const table = (...lines: readonly string[]): string => `table inet holdfast {\n${lines.join("\n")}\n}\n`;
 const INPUT = table("chain hf_in {", "type filter hook input priority 0", "icmp type echo-request counter drop", "}");
 const OUTPUT = table("chain hf_out {", "type filter hook output priority 0", "}");
@@ -48,7 +49,7 @@ describe.each([
     expect(second?.text).not.toBe(first?.text);
     expect(machine.sh("nft list table inet holdfast")).not.toContain("hf_in");
     expect(machine.sh("nft -s list ruleset")).toContain(before.trim());
-    const restarted = await machine.restart();
+    const restarted = await machine.renew();
     expect((await restarted.observe()).firewall).toStrictEqual(second);
     await restarted.apply({ kind: "nft", text: undefined });
     expect(await restarted.observe()).not.toHaveProperty("firewall");
@@ -66,7 +67,7 @@ describe.each([
     expect((await machine.observe()).firewall).toStrictEqual(first);
     machine.sh("nft flush chain inet holdfast hf_in");
     expect((await machine.observe()).firewall?.digest).toBe("");
-    const restarted = await machine.restart();
+    const restarted = await machine.renew();
     expect((await restarted.observe()).firewall?.digest).toBe("");
     await restarted.apply({ kind: "nft", text: INPUT });
     expect((await restarted.observe()).firewall).toStrictEqual(first);
@@ -78,18 +79,18 @@ describe.each([
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
-    const other = await machine.restart({ lists: !lists });
+    const other = await machine.renew({ lists: !lists });
     // Messages of the kernel cannot be compared with a list: then the table is loaded again.
     expect((await other.observe()).firewall?.digest).toBe(lists ? firewallDigest(INPUT) : "");
     if (!lists) return;
     expect(other.ran()).toStrictEqual(["ip", "nft"]);
     expect((await other.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
     expect(other.ran()).toStrictEqual(["ip"]);
-    const listing = await other.restart({ lists });
+    const listing = await other.renew({ lists });
     await listing.apply({ kind: "nft", text: INPUT });
     await listing.observe();
     listing.sh("nft flush chain inet holdfast hf_in");
-    const reading = await listing.restart({ lists: false });
+    const reading = await listing.renew({ lists: false });
     expect((await reading.observe()).firewall?.digest).toBe("");
     expect((await reading.observe()).firewall?.digest).toBe("");
   });
@@ -105,17 +106,17 @@ describe("the record of the loaded table", () => {
     // As left by the killed load.
     const mark = `comment "holdfast:${firewallDigest(OUTPUT)}"`;
     machine.sh(`nft -f - <<'N'\ndelete table inet holdfast\n${OUTPUT.replace("{\n", `{\n${mark}\n`)}N`);
-    const restarted = await machine.restart();
+    const restarted = await machine.renew();
     expect((await restarted.observe()).firewall?.digest).toBe(firewallDigest(OUTPUT));
     restarted.sh("nft add rule inet holdfast hf_out tcp dport 7 accept");
-    expect((await (await restarted.restart()).observe()).firewall?.digest).toBe("");
+    expect((await (await restarted.renew()).observe()).firewall?.digest).toBe("");
   });
 
   it("is kept by a failing load: edits meanwhile are detected", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir);
     await machine.apply({ kind: "nft", text: INPUT });
-    const failing = await machine.restart({ searchPath: failingLoads(dir) });
+    const failing = await machine.renew({ searchPath: failingLoads(dir) });
     await expect(failing.apply({ kind: "nft", text: OUTPUT })).rejects.toMatchObject({ code: "nft-failed" });
     failing.sh("nft flush chain inet holdfast hf_in");
     expect((await failing.observe()).firewall?.digest).toBe("");
@@ -179,7 +180,7 @@ describe("the table", () => {
     const machine = await networkMachine(dir);
     await machine.apply({ kind: "nft", text: INPUT });
     const before = (await machine.observe()).firewall;
-    const failing = await machine.restart({ searchPath: failingLoads(dir) });
+    const failing = await machine.renew({ searchPath: failingLoads(dir) });
     await expect(failing.apply({ kind: "nft", text: OUTPUT })).rejects.toMatchObject({
       code: "nft-failed",
       message: expect.stringContaining("No buffer space available") as string,

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
+import { networkMachineInTurn, type NetworkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
+const networkMachine = networkMachineInTurn();
 const MARK = "a".repeat(64);
 const EVERYTHING = `table inet holdfast {
 comment "holdfast:${MARK}"
