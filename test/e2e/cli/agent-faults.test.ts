@@ -5,16 +5,16 @@ import { runVerb } from "../../support/run-verb.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
 describe("an agent that misbehaves", () => {
-  it.each([["status"], ["health"], ["logs"], ["trigger", "tg-ping"], ["reset-floor", "node"]])(
-    "and never answers %s ends with 6",
-    async (...verb) => {
-      await using agent = await startRawAgent(() => undefined);
-      const { code, stdout, stderr } = await holdfast([...verb, "--timeout", "1", "--json", "--run", agent.runDir]);
-      expect(code).toBe(6);
-      expect(stderr).toMatch(/did not answer within 1 s: .*--timeout/);
-      expect(JSON.parse(stdout)).toMatchObject({ error: { code: "timeout" } });
-    },
-  );
+  it.each([
+    { run: holdfast, verb: ["status"] },
+    ...[["health"], ["logs"], ["trigger", "tg-ping"], ["reset-floor", "node"]].map((verb) => ({ run: runVerb, verb })),
+  ])("and never answers $verb ends with 6", async ({ run, verb }) => {
+    await using agent = await startRawAgent(() => undefined);
+    const { code, stdout, stderr } = await run([...verb, "--timeout", "1", "--json", "--run", agent.runDir]);
+    expect(code).toBe(6);
+    expect(stderr).toMatch(/did not answer within 1 s: .*--timeout/);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "timeout" } });
+  });
 
   it("and stops in the middle ends with 6", async () => {
     await using agent = await startRawAgent(

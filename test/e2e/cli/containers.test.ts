@@ -1,34 +1,45 @@
 import { spawn } from "node:child_process";
-import { expect, onTestFinished, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { fileEnd } from "../../support/file-end.ts";
 import { FLAGS, BUNDLE } from "../../support/machine/programs.ts";
 import { startHoldfast } from "../../support/run-holdfast.ts";
+import { runVerb } from "../../support/run-verb.ts";
+import { sampleOf } from "../../support/sample.ts";
 import { startTerminalStage, type TerminalStage } from "../../support/terminal/terminal-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-function holdfast({ runDir }: TerminalStage, args: readonly string[], input?: string) {
-  const [verb = "", ...rest] = args;
-  const options = input === undefined ? {} : { input };
-  return startHoldfast([verb, "--run", runDir, ...rest], options).finished;
+/** One node for all tests; its programs end with each test. */
+let stage: TerminalStage;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  stage = await startTerminalStage(onFinished);
+});
+
+function holdfast(args: readonly string[], input = "") {
+  return startHoldfast([...args.slice(0, 1), "--run", stage.runDir, ...args.slice(1)], { input }).finished;
 }
 
+/** The same in this process, for what the arguments or the agent's answer decide. */
+const verb = (args: readonly string[]) => runVerb([...args.slice(0, 1), "--run", stage.runDir, ...args.slice(1)]);
+
 test("exec without a terminal pipes, ends at the end of its input, and passes the exit code on", async () => {
-  const stage = await startTerminalStage();
-  const shell = await holdfast(stage, ["containers", "exec", "shell"], "echo $((20 + 3)); exit 9\n");
+  const shell = await holdfast(["containers", "exec", "shell"], "echo $((20 + 3)); exit 9\n");
   expect(shell.stdout).toContain("23");
   expect(shell.code).toBe(9);
-  const cat = await holdfast(stage, ["containers", "exec", "shell", "--", "cat", "-A"], "unfinished");
+  const cat = await holdfast(["containers", "exec", "shell", "--", "cat", "-A"], "unfinished");
   expect(cat.stdout).toContain("unfinished");
   expect(cat.code).toBe(0);
   expect(stage.compute.requests.at(-1)).toMatchObject({ columns: 80, rows: 24, command: ["cat", "-A"] });
-  expect((await holdfast(stage, ["containers", "exec", "shell", "--", "sh", "-c", "exit 130"])).code).toBe(130);
+  expect((await holdfast(["containers", "exec", "shell", "--", "sh", "-c", "exit 130"])).code).toBe(130);
 
-  expect(await holdfast(stage, ["containers", "exec", "none"])).toMatchObject({
+  expect(await verb(["containers", "exec", "none"])).toMatchObject({
     code: 1,
     stderr: "holdfast: there is no container none\n",
   });
-  expect((await holdfast(stage, ["containers", "exec", "--follow", "shell"])).code).toBe(2);
-  expect((await holdfast(stage, ["containers", "sing", "shell"])).code).toBe(2);
-  expect((await holdfast(stage, ["containers", "exec"])).code).toBe(2);
+  expect((await verb(["containers", "exec", "--follow", "shell"])).code).toBe(2);
+  expect((await verb(["containers", "sing", "shell"])).code).toBe(2);
+  expect((await verb(["containers", "exec"])).code).toBe(2);
 });
 
 /** Runs a command line on a terminal, and prints its settings before and after. */
@@ -46,7 +57,6 @@ function onTerminal(command: string) {
 }
 
 test("exec on a terminal: keys go through, the size follows, and the terminal is restored afterwards", async () => {
-  const stage = await startTerminalStage();
   const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(" ");
   const { child, seen, tty, shown } = onTerminal(command);
   await seen("$ ");
@@ -67,33 +77,36 @@ test("exec on a terminal: keys go through, the size follows, and the terminal is
   expect(shown.text).not.toMatch(/-echo\b/);
 });
 
-test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("%s restores the terminal and ends the command", async (signal) => {
-  const stage = await startTerminalStage();
-  const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(" ");
-  const { child, seen, shown } = onTerminal(`sh -c 'echo pid=$$; exec ${command}'`);
-  await seen("$ ");
-  child.stdin?.write("echo up\r");
-  await seen("up\r\n");
-  process.kill(Number(/pid=(\d+)/.exec(shown.text)?.[1]), signal);
-  await seen("code=");
-  await seen(" icanon");
-  expect(shown.text).not.toContain("-icanon");
-  await waitFor("the command to be gone", () => stage.compute.terminals.every(({ pid }) => pid === undefined));
-});
+test.each(sampleOf(["SIGTERM", "SIGHUP", "SIGINT"] as const, 2, "signals to exec"))(
+  "%s restores the terminal and ends the command",
+  async (signal) => {
+    const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(
+      " ",
+    );
+    const { child, seen, shown } = onTerminal(`sh -c 'echo pid=$$; exec ${command}'`);
+    await seen("$ ");
+    child.stdin?.write("echo up\r");
+    await seen("up\r\n");
+    process.kill(Number(/pid=(\d+)/.exec(shown.text)?.[1]), signal);
+    await seen("code=");
+    await seen(" icanon");
+    expect(shown.text).not.toContain("-icanon");
+    await waitFor("the command to be gone", () => stage.compute.terminals.every(({ pid }) => pid === undefined));
+  },
+);
 
 test("logs: both outputs, as text and as JSON, cut and refused", async () => {
-  const stage = await startTerminalStage();
   stage.compute.frames = [
     { stream: "stdout", data: Buffer.from("half \u00e4".slice(0, 5)) },
     { stream: "stdout", data: Buffer.from([0xc3]) },
     { stream: "stderr", data: Buffer.from("oh\u001b[31m\n") },
     { stream: "stdout", data: Buffer.from([0xa4, 0x0a]) },
   ];
-  const text = await holdfast(stage, ["containers", "logs", "shell", "--lines", "7"]);
+  const text = await holdfast(["containers", "logs", "shell", "--lines", "7"]);
   expect(text).toMatchObject({ code: 0, stdout: "half ä\n" });
   expect(text.stderr).not.toContain("\u001b");
   expect(stage.compute.logged).toEqual([{ name: "shell", follow: false, lines: 7 }]);
-  const json = await holdfast(stage, ["containers", "logs", "--json", "shell"]);
+  const json = await verb(["containers", "logs", "--json", "shell"]);
   expect(
     json.stdout
       .trim()
@@ -104,10 +117,10 @@ test("logs: both outputs, as text and as JSON, cut and refused", async () => {
     { stream: "stderr", data: "oh\u001b[31m\n" },
     { stream: "stdout", data: "ä\n" },
   ]);
-  const none = await holdfast(stage, ["containers", "logs", "none"]);
+  const none = await verb(["containers", "logs", "none"]);
   expect(none).toMatchObject({ code: 1, stderr: "holdfast: there is no container none\n" });
   for (const lines of ["10001", "-1", "many"]) {
-    expect((await holdfast(stage, ["containers", "logs", `--lines=${lines}`, "shell"])).code).toBe(2);
+    expect((await verb(["containers", "logs", `--lines=${lines}`, "shell"])).code).toBe(2);
   }
   const following = startHoldfast(["containers", "logs", "-f", "--run", stage.runDir, "shell"]);
   await following.until(/half/);

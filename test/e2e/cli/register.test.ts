@@ -8,6 +8,7 @@ import { identity } from "../../support/fake-local-provider.ts";
 import { someLicense } from "../../support/control-plane/license.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
+import { runVerb } from "../../support/run-verb.ts";
 
 const license = someLicense();
 
@@ -38,7 +39,7 @@ describe("holdfast register", () => {
   it("prints the agent's reason when it refuses", async () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new SessionError("license-reused", "the license was used by another node");
-    const { code, stdout, stderr } = await holdfast(["register", licenseFile(agent), "--json", "--run", agent.runDir]);
+    const { code, stdout, stderr } = await runVerb(["register", licenseFile(agent), "--json", "--run", agent.runDir]);
     expect({ code, stderr }).toEqual({ code: 1, stderr: "holdfast: the license was used by another node\n" });
     expect(JSON.parse(stdout)).toEqual({
       error: { code: "license-reused", message: "the license was used by another node" },
@@ -48,7 +49,7 @@ describe("holdfast register", () => {
   it("prints how to reset a registered node, for the given directories", async () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new InputError("already-registered", "this node is edge-1");
-    const { code, stderr } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["register", licenseFile(agent), "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toBe(`holdfast: this node is edge-1: run 'holdfast reset --run ${agent.runDir}'\n`);
   });
@@ -60,7 +61,7 @@ describe("holdfast register", () => {
     ["far too long", "x".repeat(70_000), "larger than 65536 bytes"],
   ])("refuses a license that is %s without any request", async (_what, text, message) => {
     await using agent = await startLocalAgent();
-    const { code, stderr } = await holdfast(["register", licenseFile(agent, text), "--run", agent.runDir]);
+    const { code, stderr } = await runVerb(["register", licenseFile(agent, text), "--run", agent.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain(message);
     expect(agent.provider.requested).toEqual([]);
@@ -71,13 +72,13 @@ describe("holdfast register", () => {
     [".", "cannot read"],
   ])("names the unreadable file: %s", async (name, message) => {
     await using dirs = await someDirectories();
-    const { code, stderr } = await holdfast(["register", join(dirs.root, name), "--run", dirs.runDir]);
+    const { code, stderr } = await runVerb(["register", join(dirs.root, name), "--run", dirs.runDir]);
     expect(code).toBe(1);
     expect(stderr).toContain(message);
   });
 
   it("needs a license", async () => {
-    const { code, stderr } = await holdfast(["register"]);
+    const { code, stderr } = await runVerb(["register"]);
     expect(code).toBe(2);
     expect(stderr).toContain("give <license>, --activate, --token or AUTH_TOKEN");
   });
@@ -94,7 +95,7 @@ describe("registering without a license", () => {
       { state: "approved", license },
     );
     const url = "https://cp.example.net";
-    const { code, stdout, stderr } = await holdfast(["register", "--activate", `${url}/`, "--run", agent.runDir]);
+    const { code, stdout, stderr } = await runVerb(["register", "--activate", `${url}/`, "--run", agent.runDir]);
     expect(code).toBe(0);
     expect(stderr).toContain("Activation code:   K7Q M2X");
     expect(stderr).toContain("Activation code:   PZ9 4HT");
@@ -128,7 +129,7 @@ describe("registering without a license", () => {
     [["--activate", "https://cp.example.net", "--token", "x"], "more than one is given"],
     [["--pin", "x"], "--pin is given without --activate"],
   ])("refuses %j as wrong usage", async (args, message) => {
-    const { code, stderr } = await holdfast(["register", ...args]);
+    const { code, stderr } = await runVerb(["register", ...args]);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
   });

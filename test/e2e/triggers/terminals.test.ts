@@ -1,12 +1,20 @@
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
+import { fileEnd } from "../../support/file-end.ts";
 import { Bulk } from "../../support/terminal/bulk-terminal.ts";
-import { startTerminalStage } from "../../support/terminal/terminal-stage.ts";
+import { startTerminalStage, type TerminalStage } from "../../support/terminal/terminal-stage.ts";
 import { TESTS_ALL } from "../../support/sample.ts";
 import { untilStill } from "../../support/until-still.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+/** One node for the tests that neither stop nor delete theirs. */
+let stage: TerminalStage;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  stage = await startTerminalStage(onFinished);
+});
+
 test("a terminal passes keys, size and exit code; both ends are audited", async () => {
-  const stage = await startTerminalStage();
   const client = await stage.open("container=shell&cols=100&rows=30").opened();
   client.type("echo $((40 + 2))-there; stty size\n");
   await client.seen("42-there");
@@ -29,6 +37,56 @@ test("a terminal passes keys, size and exit code; both ends are audited", async 
     "admin opened a terminal in container shell",
     "admin closed a terminal in container shell: exit code 7",
   ]);
+});
+
+test("limits terminals to eight; a caller that disconnects ends its program and releases its slot", async () => {
+  const before = stage.compute.terminals.length;
+  const opened = () => stage.compute.terminals.slice(before);
+  const clients = [];
+  for (let i = 0; i < 8; i += 1) clients.push(await stage.open().opened());
+  const ninth = await stage.open().refusal();
+  expect([ninth.status, JSON.parse(ninth.body)]).toEqual([
+    422,
+    [expect.stringContaining("8 streams are open on this node")],
+  ]);
+  expect(opened().length).toBe(8);
+  clients[0]?.socket.terminate();
+  await waitFor("its program to be gone", () => opened()[0]?.pid === undefined);
+  await waitFor("room", async () => {
+    const next = stage.open();
+    return next.opened().then(
+      () => true,
+      () => false,
+    );
+  });
+  expect(opened()[1]?.pid).toBeGreaterThan(0);
+});
+
+const BULK = (TESTS_ALL ? 100 : 48) * 1024 * 1024;
+
+test("much output to a caller who does not read waits at its source, and arrives completely once read", async () => {
+  const source = new Bulk(BULK);
+  stage.compute.made.set("bulk", () => source);
+  const client = stage.open("container=bulk");
+  await client.opened();
+  client.socket.pause();
+  expect(await untilStill("the source stands still", () => source.given)).toBeLessThan(BULK / 3);
+  client.socket.resume();
+  expect(await client.end()).toMatchObject({ code: 1000 });
+  expect(client.bytes).toBe(BULK);
+});
+
+test("much input to a program that does not read waits at its sender, and arrives completely once read", async () => {
+  const sink = new Bulk(0);
+  stage.compute.made.set("bulk", () => sink);
+  const client = await stage.open("container=bulk").opened();
+  sink.hold();
+  const piece = Buffer.alloc(64 * 1024);
+  for (let sent = 0; sent < BULK; sent += piece.length) client.socket.send(piece);
+  const held = await untilStill("the sender stands still", () => client.socket.bufferedAmount);
+  expect(held).toBeGreaterThan((BULK * 2) / 3);
+  sink.release();
+  await waitFor("everything to arrive", () => sink.taken === BULK);
 });
 
 test("refuses before the upgrade, with a status for each reason", async () => {
@@ -90,28 +148,6 @@ test("refuses before the upgrade, with a status for each reason", async () => {
   expect(await refusal("container=shell")).toMatchObject([503, { code: "offline" }]);
 });
 
-test("limits terminals to eight; a caller that disconnects ends its program and releases its slot", async () => {
-  const stage = await startTerminalStage();
-  const clients = [];
-  for (let i = 0; i < 8; i += 1) clients.push(await stage.open().opened());
-  const ninth = await stage.open().refusal();
-  expect([ninth.status, JSON.parse(ninth.body)]).toEqual([
-    422,
-    [expect.stringContaining("8 streams are open on this node")],
-  ]);
-  expect(stage.compute.terminals.length).toBe(8);
-  clients[0]?.socket.terminate();
-  await waitFor("its program to be gone", () => stage.compute.terminals[0]?.pid === undefined);
-  await waitFor("room", async () => {
-    const next = stage.open();
-    return next.opened().then(
-      () => true,
-      () => false,
-    );
-  });
-  expect(stage.compute.terminals[1]?.pid).toBeGreaterThan(0);
-});
-
 test("the end of a session ends its terminals, and their callers get the reason", async () => {
   const stage = await startTerminalStage();
   const client = await stage.open().opened();
@@ -133,33 +169,4 @@ test("a stop of the agent or the controller ends open terminals", async () => {
   expect(stage.compute.terminals.every(({ pid }) => pid === undefined)).toBe(true);
   expect((await second.end()).code).toBe(1011);
   expect(second.reported).toMatchObject([{ type: "error" }]);
-});
-
-const BULK = (TESTS_ALL ? 100 : 48) * 1024 * 1024;
-
-test("much output to a caller who does not read waits at its source, and arrives completely once read", async () => {
-  const stage = await startTerminalStage();
-  const source = new Bulk(BULK);
-  stage.compute.made.set("bulk", () => source);
-  const client = stage.open("container=bulk");
-  await client.opened();
-  client.socket.pause();
-  expect(await untilStill("the source stands still", () => source.given)).toBeLessThan(BULK / 3);
-  client.socket.resume();
-  expect(await client.end()).toMatchObject({ code: 1000 });
-  expect(client.bytes).toBe(BULK);
-});
-
-test("much input to a program that does not read waits at its sender, and arrives completely once read", async () => {
-  const stage = await startTerminalStage();
-  const sink = new Bulk(0);
-  stage.compute.made.set("bulk", () => sink);
-  const client = await stage.open("container=bulk").opened();
-  sink.hold();
-  const piece = Buffer.alloc(64 * 1024);
-  for (let sent = 0; sent < BULK; sent += piece.length) client.socket.send(piece);
-  const held = await untilStill("the sender stands still", () => client.socket.bufferedAmount);
-  expect(held).toBeGreaterThan((BULK * 2) / 3);
-  sink.release();
-  await waitFor("everything to arrive", () => sink.taken === BULK);
 });

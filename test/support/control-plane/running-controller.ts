@@ -65,15 +65,18 @@ export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
   })();
 }
 
-/** Starts a controller on a free loopback port; it ends with the test unless closed before. */
-export async function runController(options: Partial<ControllerOptions> = {}): Promise<Controller> {
+/** Starts a controller on a free loopback port; it ends with the test, or by `onFinished`, unless closed before. */
+export async function runController(
+  options: Partial<ControllerOptions> = {},
+  onFinished: (end: () => Promise<void>) => void = onTestFinished,
+): Promise<Controller> {
   const dataDir = options.dataDir ?? (await temporaryDirectory());
   const log = pino({ level: "silent" });
   const store = await storeOf(dataDir);
   const controller = await startController({ listen: "127.0.0.1:0", log, ...store, ...options, dataDir });
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => (closing ??= controller.close());
-  onTestFinished(close);
+  onFinished(close);
   return { ...controller, close };
 }
 

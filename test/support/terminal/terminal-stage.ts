@@ -32,9 +32,12 @@ export interface TerminalStage {
   path(query?: string): string;
 }
 
-export async function startTerminalStage(): Promise<TerminalStage> {
-  const dir = tempDir();
-  const controller = await runController({ dataDir: join(dir, "controller") });
+/** Starts both; they end with the test, or by `onFinished`. Terminals end with the test that opens them. */
+export async function startTerminalStage(
+  onFinished: (end: () => void | Promise<void>) => void = onTestFinished,
+): Promise<TerminalStage> {
+  const dir = tempDir(onFinished);
+  const controller = await runController({ dataDir: join(dir, "controller") }, onFinished);
   const compute = new PtyCompute();
   const stateDir = join(dir, "state");
   const runDir = join(dir, "run");
@@ -66,7 +69,7 @@ export async function startTerminalStage(): Promise<TerminalStage> {
   });
   let closing: Promise<void> | undefined;
   const agent = { ...started, close: () => (closing ??= started.close()) };
-  onTestFinished(() => agent.close());
+  onFinished(() => agent.close());
   const license = await controller.licenses.issue({ name: "edge", type: "Node", user: "test" });
   const { jti: uid } = peekClaims("holdfast-license+jwt", license);
   const call = {
