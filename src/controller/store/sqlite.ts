@@ -16,6 +16,7 @@ import { migrateSchema } from "../../host/files/schema.ts";
 import { Fifo } from "../../lib/async/fifo.ts";
 import { sqliteEngine, type OpenTransaction, type StoreDatabase } from "./database.ts";
 import { sqliteMigrations } from "./schema.ts";
+import { sharedCommits } from "./shared-commits.ts";
 import { TransactionScope, transactionsOf } from "./transactions.ts";
 
 /**
@@ -79,12 +80,16 @@ export function storeOver(sql: DatabaseSync): StoreDatabase {
   const scope = new TransactionScope();
   const driver = new SqliteDriver(sql, scope);
   const db = new Kysely<object>({ dialect: dialectOf(driver) });
+  const transactions = sharedCommits(transactionsOf(db, scope), scope);
   return {
     engine: sqliteEngine,
     db,
-    transactions: transactionsOf(db, scope),
+    transactions,
     copyTo: (path) => driver.copyTo(path),
-    close: () => driver.destroy(),
+    async close() {
+      await transactions.idle();
+      await driver.destroy();
+    },
   };
 }
 

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { sql } from "kysely";
@@ -123,13 +124,15 @@ describe("a transaction", () => {
   test("lets statements beside it wait, in their order", async () => {
     const store = memory();
     const seen: string[] = [];
-    const gate = deferred<void>();
+    const [begun, gate] = [deferred<void>(), deferred<void>()];
     const work = store.transactions.run(async (tx) => {
       await put(tx, "a", "1");
+      begun.resolve();
       await gate.promise;
       await put(tx, "b", "2");
       seen.push("transaction");
     });
+    await begun.promise;
     const beside = [1, 2].map(async (n) => seen.push(`${n} saw ${JSON.stringify(await values(store))}`));
     const next = store.transactions.run((tx) => put(tx, "c", "3"));
     gate.resolve();
@@ -151,6 +154,55 @@ describe("a transaction", () => {
     });
     gate.resolve();
     expect(await later).toEqual(["1"]);
+  });
+});
+
+describe("transactions of one turn of the event loop", () => {
+  test("settle after a commit that they share, and one that fails is undone alone", async () => {
+    const store = memory();
+    const seen: string[] = [];
+    const run = async (key: string, error?: Error): Promise<void> => {
+      const work = store.transactions.run(async (tx) => {
+        seen.push(`${key} runs`);
+        await put(tx, key, key);
+        if (error !== undefined) throw error;
+      });
+      await work.catch(() => undefined);
+      seen.push(`${key} ends`);
+    };
+    await Promise.all([run("a"), run("b", new Error("stop")), run("c")]);
+    expect(seen).toEqual(["a runs", "b runs", "c runs", "a ends", "b ends", "c ends"]);
+    expect([await values(store), store.transactions.failures()]).toEqual([["a", "c"], 1]);
+  });
+
+  test("fail together if the disk takes none of them", async () => {
+    const store = openSqliteStore(join(tempDir(), "controller.db"));
+    onTestFinished(() => store.close());
+    await sql`pragma max_page_count = 1`.execute(store.db);
+    const outcomes = await Promise.allSettled(
+      ["v", "v".repeat(1_000_000)].map((value, n) => store.transactions.run((tx) => put(tx, `k${n}`, value))),
+    );
+    const full: unknown = expect.objectContaining({ code: "storage-unavailable" });
+    expect(outcomes).toEqual([1, 2].map(() => ({ status: "rejected", reason: full })));
+    expect(await values(store)).toEqual([]);
+  });
+
+  test("run in the context of their callers", async () => {
+    const store = memory();
+    const caller = new AsyncLocalStorage<number>();
+    const run = (n: number) => caller.run(n, () => store.transactions.run(async () => caller.getStore()));
+    expect(await Promise.all([run(1), run(2)])).toEqual([1, 2]);
+  });
+
+  test("are stored before the database is closed", async () => {
+    const path = join(tempDir(), "controller.db");
+    const store = openSqliteStore(path);
+    const work = store.transactions.run((tx) => put(tx, "a", "1"));
+    await store.close();
+    await work;
+    const again = openSqliteStore(path, true);
+    onTestFinished(() => again.close());
+    expect(await values(again)).toEqual(["1"]);
   });
 });
 
