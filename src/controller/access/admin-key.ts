@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
@@ -12,7 +12,7 @@ export interface AdminKeyHash {
 
 /** Returns SHA-256 as base64url: the only stored form of API keys, tokens and tickets. */
 export function sha256(data: string | Uint8Array): string {
-  return createHash("sha256").update(data).digest("base64url");
+  return hash("sha256", data, "base64url");
 }
 
 /**

@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import type { Generated, Selectable } from "kysely";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
@@ -287,7 +287,7 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
 
 /** Returns the SHA-256 of a text, in hexadecimal. */
 export function sha256Hex(secret: string): string {
-  return createHash("sha256").update(secret, "utf8").digest("hex");
+  return hash("sha256", secret);
 }
 
 function equalHex(a: string, b: string): boolean {

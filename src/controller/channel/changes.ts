@@ -1,5 +1,5 @@
 import { DocumentName } from "../../protocol/documents/claims.ts";
-import type { Changes } from "../nodes/changes.ts";
+import type { Changed, Changes } from "../nodes/changes.ts";
 import type { Transact } from "../store/transact.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Awaiting, AwaitingParts } from "./awaiting.ts";
@@ -21,19 +21,21 @@ export class DocumentChanges<Parts extends DocumentParts & Pick<AwaitingParts, "
     this.#deps = deps;
   }
 
-  async apply(change: (tx: Parts) => Promise<Iterable<string>>): Promise<void> {
+  async apply<T>(change: (tx: Parts) => Promise<Changed<T>>): Promise<T> {
     const { store, documents, announcer, sessions, awaiting } = this.#deps;
-    const changed = await store.transact(async (tx) => {
-      const refreshed = await documents.refresh(tx, await change(tx));
+    const { refreshed, result } = await store.transact(async (tx) => {
+      const { uids, result } = await change(tx);
+      const refreshed = await documents.refresh(tx, uids);
       for (const [uid, names] of refreshed) {
         // A change of the domain document disconnects no node.
         if (sessions.get(uid) !== undefined && names.some((name) => name !== "domain")) {
           await awaiting.expect(tx, uid, "configuration");
         }
       }
-      return refreshed;
+      return { refreshed, result };
     });
-    for (const [uid, names] of changed) announcer.changed(uid, names);
+    for (const [uid, names] of refreshed) announcer.changed(uid, names);
+    return result;
   }
 
   /** Announces all documents of a node. */

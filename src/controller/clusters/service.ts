@@ -74,7 +74,7 @@ export class ClusterService {
       }
       await tx.clusters.remove(fqdn);
       await events.change(tx, labelOf(cluster), user, `Cluster ${fqdn} deleted`, { action: "delete" });
-      return cluster.members;
+      return { uids: cluster.members, result: undefined };
     });
   }
 
@@ -97,7 +97,7 @@ export class ClusterService {
         await tx.nodes.change(node.uid, { config: { ...node.config, cluster } });
         await events.change(tx, node, user, `${promoted.fqdn} is the configured active member of ${fqdn}`);
       }
-      return roles.map(([node]) => node.uid);
+      return { uids: roles.map(([node]) => node.uid), result: undefined };
     });
     return storedIn(this.#deps.store, fqdn);
   }
@@ -134,11 +134,11 @@ export class ClusterService {
     await changes.apply(async (tx) => {
       const cluster = await storedIn(tx, fqdn);
       const { message, ...change } = decide(cluster);
-      if (isDeepStrictEqual({ ...cluster, ...change }, cluster)) return [];
+      if (isDeepStrictEqual({ ...cluster, ...change }, cluster)) return { uids: [], result: undefined };
       if (change.tags !== undefined) await tx.clusters.setTags(fqdn, change.tags);
       if (change.config !== undefined) await tx.clusters.setConfig(fqdn, change.config);
       await events.change(tx, labelOf(cluster), user, message);
-      return cluster.members;
+      return { uids: cluster.members, result: undefined };
     });
     return storedIn(this.#deps.store, fqdn);
   }

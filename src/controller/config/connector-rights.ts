@@ -8,9 +8,13 @@ import type { NodeStore, StoredNode } from "../nodes/store.ts";
 
 const PERMISSION = "nodes::configure:connectors";
 
-/** Returns whether a caller may configure connectors on a node, by resource name; for other sections nothing is asked. */
-export async function destinationsOf(caller: Caller, section: SectionName): Promise<(resource: string) => boolean> {
-  return section === "connectors" ? caller.among([PERMISSION]) : () => false;
+/** Whether a caller may configure connectors on a node, by resource name; undefined if nothing is asked. */
+export type MayConnect = ((resource: string) => boolean) | undefined;
+
+/** Returns the destinations that a caller may choose. Nothing is asked for other sections, and with the permission on every node. */
+export async function destinationsOf(caller: Caller, section: SectionName): Promise<MayConnect> {
+  if (section !== "connectors" || caller.reach([PERMISSION], tgrn.node("")) === "all") return undefined;
+  return caller.among([PERMISSION]);
 }
 
 /**
@@ -20,12 +24,11 @@ export async function destinationsOf(caller: Caller, section: SectionName): Prom
  */
 export async function requireDestinations(
   nodes: Pick<NodeStore, "called">,
-  mayConnect: (resource: string) => boolean,
-  section: SectionName,
+  mayConnect: MayConnect,
   node: StoredNode,
   body: JsonObject,
 ): Promise<void> {
-  if (section !== "connectors") return;
+  if (mayConnect === undefined) return;
   const stored = new Set(destinations(node, node.config.connectors ?? {}).map(({ key }) => key));
   const added = destinations(node, body).filter(({ key }) => !stored.has(key));
   if (added.length === 0) return;

@@ -175,7 +175,7 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
         const stored = node.config[section] ?? {};
         if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
         const body = upgradeToV2(section, stored, randomUUID);
-        await requireDestinations(tx.nodes, mayConnect, section, node, body);
+        await requireDestinations(tx.nodes, mayConnect, node, body);
         return { body };
       });
       return warnOf(Response.json(changed.config[section]), section, changed);
@@ -229,7 +229,7 @@ async function putItem(
     const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
     if (issue !== undefined) throw new Violations([issue.message.slice(`${section}.items.${id}.`.length)]);
     const body = { ...before, version: 2, items: { ...others, [id]: item } };
-    await requireDestinations(tx.nodes, mayConnect, section, node, body);
+    await requireDestinations(tx.nodes, mayConnect, node, body);
     return { body };
   });
   const item = itemOf(changed.config[section] ?? {}, id, noun);

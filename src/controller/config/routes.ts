@@ -107,7 +107,7 @@ function replace({ config }: SectionRouteDeps, { section, path, operation }: Sec
         if (isItemSection(section)) checkForm(section, stored ?? {}, body);
         checkTargets(section, body, node, ({ path }) => path);
         checkPorts(section, body, node);
-        await requireDestinations(tx.nodes, mayConnect, section, node, body);
+        await requireDestinations(tx.nodes, mayConnect, node, body);
         const whole = withStoredSecrets(section, body, stored);
         return { body: section === "cluster" ? withStoredRole(whole, stored) : whole, confirm: confirmOf(query) };
       });

@@ -12,7 +12,10 @@ export const BODY_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
  * @throws {InputError} `too-large`
  */
 export async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
-  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  const length = request.headers.get("content-length");
+  if (Number(length ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  // The server reads no more than this length.
+  if (length !== null) return new Uint8Array(await request.arrayBuffer());
   const body: ReadableStream<Uint8Array> | null = request.body;
   if (body === null) return new Uint8Array();
   const chunks: Uint8Array[] = [];

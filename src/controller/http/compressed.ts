@@ -55,7 +55,7 @@ const LEAST_BYTES = 4096;
 export async function compressed({ headers: asked }: Request, response: Response): Promise<Response> {
   const { status, headers } = response;
   const isJson = headers.get("content-type")?.startsWith("application/json") === true;
-  if (!isJson || response.body === null || headers.has("content-encoding") || headers.has("etag")) return response;
+  if (!isJson || headers.has("content-encoding") || headers.has("etag")) return response;
   headers.append("vary", "accept-encoding");
   const coding = codingOf(asked.get("accept-encoding") ?? "");
   if (coding === "identity") return response;

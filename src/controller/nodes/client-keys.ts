@@ -59,4 +59,5 @@ export function shownKeys(own: NodeKeys, clients: ClientKeys, form: KeyForm): Re
   };
 }
 
-const base64 = (text: string): string => Buffer.from(text, "base64url").toString("base64");
+/** Returns 32 bytes in base64url (RFC 4648 §5) as base64 with padding. */
+const base64 = (text: string): string => `${text.replaceAll("-", "+").replaceAll("_", "/")}=`;

@@ -17,6 +17,7 @@ export function desiredOf(
   node: { readonly uid: string; readonly cluster: string | undefined; readonly domain: string },
   documents: readonly UnacknowledgedDocument[],
 ): ShadowMap {
+  if (documents.length === 0) return {};
   const subjects = new Set([node.uid, node.cluster, node.domain]);
   const current = documents.filter(({ sub }) => subjects.has(sub));
   return Object.fromEntries(current.map(({ name, version }) => [`document.${name}.version`, version]));

@@ -19,6 +19,7 @@ const PARTS = ["config", "heartbeat", "inheritedTags", "location", "shadow"] as 
 const SMALL: ReadonlySet<Part> = new Set(["heartbeat", "inheritedTags", "location"]);
 const LARGE: ReadonlySet<string> = new Set(["config", "shadow"]);
 const REQUESTABLE: ReadonlySet<string> = new Set([
+  "keys",
   "name",
   "fqdn",
   "online",
@@ -118,10 +119,10 @@ export function partsOf(projection: Projection | undefined, isTagged: boolean): 
   return new Set(PARTS.filter((part) => projection.has(part) || (isTagged && part === "inheritedTags")));
 }
 
-/** Returns the base fields of a node and the projected ones; missing fields are omitted. */
+/** Returns the base fields of a node and the projected ones; missing fields are omitted. Paths below `keys` leave out the other keys. */
 export function projectNode(record: ListedNode, projection: Projection): Record<string, unknown> {
   const shown: Record<string, unknown> = {};
-  for (const field of BASE_SET) shown[field] = publicField(record, field);
+  for (const field of BASE_SET) if (!projection.has(field)) shown[field] = publicField(record, field);
   for (const [name, branch] of projection) {
     const value = isField(name) ? publicField(record, name) : undefined;
     const part = value === undefined || branch.isWhole ? value : membersOf(value, branch.members);

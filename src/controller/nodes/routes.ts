@@ -92,7 +92,7 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
           .optional()
           .meta({
             description:
-              "Fields to show, also as `projection[N]`; parts of `config` and `shadow` by `projection[N][M]=<segment>`, and the whole by `projection[N]` together with `cluster`",
+              "Fields to show, also as `projection[N]`; parts of `config`, `shadow` and `keys` by `projection[N][M]=<segment>`, and the whole of the first two by `projection[N]` together with `cluster`",
           }),
       }),
       answers: {
@@ -102,13 +102,17 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search, query.cluster !== undefined);
         const may = await caller.among(["nodes::read"]);
-        const listed = (await nodes.all(partsOf(projection, query.tags !== undefined)))
-          .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
-          .filter((record) => hasTags(effectiveTags(record), query.tags))
-          .filter((record) => may(tgrn.node(record.uid)));
         const show = (record: ListedNode) =>
           projection === undefined ? publicNode(record, "list") : projectNode(record, projection);
-        return Response.json(listed.map(show));
+        const texts: string[] = [];
+        for await (const page of nodes.pages(partsOf(projection, query.tags !== undefined), query)) {
+          const shown = page
+            .filter((record) => query.tags === undefined || hasTags(effectiveTags(record), query.tags))
+            .filter(({ uid }) => may(tgrn.node(uid)))
+            .map(show);
+          if (shown.length > 0) texts.push(JSON.stringify(shown).slice(1, -1));
+        }
+        return new Response(`[${texts.join(",")}]`, { headers: { "content-type": "application/json" } });
       },
     }),
     route({

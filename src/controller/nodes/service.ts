@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -18,7 +19,8 @@ import type { Locations } from "./locations.ts";
 import { hasRoomFor, type ClientKeys, type KeyForm } from "./client-keys.ts";
 import { withoutMembership } from "./membership.ts";
 import type { ListedNode, NodeRecord, Part } from "./records.ts";
-import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
+import { NODES_OF_PAGE, type NodeChange, type NodeFilter, type NodeStore } from "./store.ts";
+import type { StoredHeartbeat, StoredNode } from "./store.ts";
 import type { TombstoneStore } from "./tombstone-store.ts";
 
 /** Stores of an open transaction that changes nodes. */
@@ -75,13 +77,32 @@ export class NodeService {
     this.#deps = deps;
   }
 
-  /** Returns all nodes with these parts; the others are empty. */
-  async all(parts: ReadonlySet<Part> = ALL_PARTS): Promise<readonly ListedNode[]> {
+  /**
+   * Returns all nodes, or those of a cluster, by FQDN with these parts; the others are empty. They come some at a time, and other
+   * requests are served in between.
+   */
+  async *pages(
+    parts: ReadonlySet<Part> = ALL_PARTS,
+    { cluster }: Pick<NodeFilter, "cluster"> = {},
+  ): AsyncIterable<readonly ListedNode[]> {
     const { nodes, documents } = this.#deps.store;
-    const stored = await nodes.all(parts);
     const unacknowledged = parts.has("shadow") ? await documents.unacknowledged() : [];
     const pending = Map.groupBy(unacknowledged, ({ node }) => node);
-    return stored.map((node) => this.#listed(node, pending.get(node.uid) ?? [], parts));
+    let after: string | undefined;
+    for (;;) {
+      const page = await nodes.page(parts, { after, cluster });
+      yield page.map((node) => this.#listed(node, pending.get(node.uid) ?? [], parts));
+      after = page.at(-1)?.fqdn;
+      if (page.length < NODES_OF_PAGE) return;
+      await nextTurn();
+    }
+  }
+
+  /** Returns all nodes, whole. */
+  async all(): Promise<readonly ListedNode[]> {
+    const all: ListedNode[] = [];
+    for await (const page of this.pages()) all.push(...page);
+    return all;
   }
 
   uids(): Promise<readonly string[]> {
@@ -148,7 +169,7 @@ export class NodeService {
       await events.auditChange(tx, node, user, event.message, { action: "delete" });
       await tx.alerts.closeAll(uid);
       await tx.nodes.remove(uid);
-      return [uid, ...(await membersOf(tx, node.cluster))];
+      return { uids: [uid, ...(await membersOf(tx, node.cluster))], result: undefined };
     });
     await dismiss(uid);
   }
@@ -228,20 +249,22 @@ export class NodeService {
     decide: (node: StoredNode, tx: NodeParts) => NodeDecision | Promise<NodeDecision>,
   ): Promise<NodeRecord> {
     const { events, changes } = this.#deps;
-    await changes.apply(async (tx) => {
+    const stored = await changes.apply(async (tx) => {
       const node = await storedIn(tx, uid);
       const { change, message } = await decide(node, tx);
       const changed = { ...node, ...change };
-      if (isDeepStrictEqual(changed, node)) return [];
+      if (isDeepStrictEqual(changed, node)) return { uids: [], result: node };
       await tx.nodes.change(uid, change);
       await events.change(tx, node, user, message);
       await reportLock(tx, events, node, node, changed);
       const touched = Object.hasOwn(change, "cluster") ? [node.cluster, change.cluster] : [];
       const affected = new Set([uid]);
       for (const cluster of touched) for (const member of await membersOf(tx, cluster)) affected.add(member);
-      return affected;
+      // The tags of a cluster come with its members.
+      const result = touched.length > 0 ? await storedIn(tx, uid) : { ...changed, confirm: change.confirm };
+      return { uids: affected, result };
     });
-    return this.#read(await this.stored(uid));
+    return this.#read(stored);
   }
 
   /** Returns a node as stored. @throws {InputError} `not-found` */

@@ -10,7 +10,7 @@ import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values
 import { ClientKeys } from "./client-keys.ts";
 import type { IdentityTrail } from "./identity.ts";
 import type { ReportedShadow } from "./shadow.ts";
-import { json, maybeJson, maybeWord, word } from "../store/columns.ts";
+import { json, maybeJson, maybeWord, ParsedTexts, word } from "../store/columns.ts";
 import { engineOf, type Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import { tagsIn } from "./tag-store.ts";
@@ -77,11 +77,21 @@ export interface NodeChange {
   readonly unauthorizedIp?: string | undefined;
 }
 
+/** Nodes of a list: those after an FQDN, of a cluster. */
+export interface NodeFilter {
+  readonly after?: string | undefined;
+  readonly cluster?: string | undefined;
+}
+
+/** Nodes of a list that are read and shown at a time. */
+export const NODES_OF_PAGE = 500;
+
 export interface NodeStore {
   /**
-   * Returns all nodes by FQDN with these parts. Without `shadow`, `reported` has only the keys that tags of the system are made of.
+   * Returns the next nodes of a list by FQDN with these parts, at most `NODES_OF_PAGE`. Without `shadow`, `reported` has only the keys
+   * that tags of the system are made of.
    */
-  all(parts: ReadonlySet<Part>): Promise<readonly StoredNode[]>;
+  page(parts: ReadonlySet<Part>, filter: NodeFilter): Promise<readonly StoredNode[]>;
   /** Returns those of the nodes that exist. */
   contents(uids: readonly string[]): Promise<readonly NodeContent[]>;
   /** Returns the tags that count, its own and those of its cluster below them, and the creation of every node that has some. */
@@ -298,13 +308,12 @@ const SET_REPORTED = statement<Uid & { readonly reported: string; readonly versi
     .where("uid", "=", value("uid")),
 );
 
+const contentsIn = (db: Executor) => db.$extendTables<NodeTables>().selectFrom("nodes").select(CONTENT);
 const CONTENTS = statement<{ readonly uids: readonly string[] }>()((db, value) =>
-  db
-    .$extendTables<NodeTables>()
-    .selectFrom("nodes")
-    .select(CONTENT)
-    .where(engineOf(db).isAnyOf(sql.ref("uid"), value("uids"))),
+  contentsIn(db).where(engineOf(db).isAnyOf(sql.ref("uid"), value("uids"))),
 );
+/** Most changes concern one node, which is found without making a table of a list. */
+const CONTENT_OF = statement<Uid>()((db, value) => contentsIn(db).where("uid", "=", value("uid")));
 const CALLED = statement<{ readonly aliases: readonly string[] }>()((db, value) =>
   db
     .$extendTables<NodeTables>()
@@ -315,13 +324,23 @@ const CALLED = statement<{ readonly aliases: readonly string[] }>()((db, value) 
     ),
 );
 
-export function nodeStore(executor: Executor): NodeStore {
+/** Texts of nodes that many reads parse. */
+export class NodeTexts {
+  readonly tags = new ParsedTexts("tags", Tags);
+  readonly inherited = new ParsedTexts("inherited", Tags);
+  readonly keys = new ParsedTexts("keys", NodeKeys);
+  readonly device = new ParsedTexts("device", Device);
+  /** Single values of shadows. */
+  readonly reported = new ParsedTexts("reported", ShadowValue);
+}
+
+export function nodeStore(executor: Executor, texts = new NodeTexts()): NodeStore {
   const db = executor.$extendTables<NodeTables>();
   const engine = engineOf(executor);
   const reported = sql.ref("reported");
   const uids = () => db.selectFrom("nodes").select("uid").orderBy("uid");
   return {
-    async all(parts) {
+    async page(parts, { after = "", cluster }) {
       const rows = await db
         .selectFrom("nodes")
         .select(LISTED)
@@ -332,18 +351,25 @@ export function nodeStore(executor: Executor): NodeStore {
         .$if(!parts.has("shadow"), (query) =>
           query.select([engine.jsonMember(reported, OS).as("os"), engine.jsonMember(reported, ARCH).as("arch")]),
         )
+        .where("fqdn", ">", after)
+        .$if(cluster !== undefined, (query) => query.where("cluster", "=", cluster ?? ""))
         .orderBy("fqdn")
+        .limit(NODES_OF_PAGE)
         .execute();
       return rows.map((row) => {
         const { heartbeat = null, config, reported: shadow } = row;
-        return Object.assign(readListed(row), {
+        return Object.assign(readListed(row, texts), {
           heartbeat: maybeJson({ heartbeat }, "heartbeat", StoredHeartbeat),
           config: config === undefined ? {} : json({ config }, "config", Config),
-          reported: shadow === undefined ? platformOf(row) : json({ reported: shadow }, "reported", ShadowMap),
+          reported: shadow === undefined ? platformOf(row, texts) : json({ reported: shadow }, "reported", ShadowMap),
         });
       });
     },
-    contents: async (list) => (await CONTENTS(executor, { uids: list })).rows.map(readContent),
+    async contents(list) {
+      const [uid = "", ...others] = list;
+      const found = others.length === 0 ? CONTENT_OF(executor, { uid }) : CONTENTS(executor, { uids: list });
+      return (await found).rows.map((row) => readContent(row, texts));
+    },
     async tags() {
       const rows = await db
         .selectFrom("nodes")
@@ -360,7 +386,7 @@ export function nodeStore(executor: Executor): NodeStore {
     uids: async () => uidsIn(await uids().execute()),
     async get(uid) {
       const [row] = (await GET(executor, { uid })).rows;
-      return row === undefined ? undefined : readNode(row);
+      return row === undefined ? undefined : readNode(row, texts);
     },
     async byFqdn(fqdn) {
       const row = await db
@@ -369,7 +395,7 @@ export function nodeStore(executor: Executor): NodeStore {
         .select(inheritedTags)
         .where("fqdn", "=", fqdn)
         .executeTakeFirst();
-      return row === undefined ? undefined : readNode(row);
+      return row === undefined ? undefined : readNode(row, texts);
     },
     label: async (uid) => (await LABEL(executor, { uid })).rows[0],
     async uidOf(name) {
@@ -520,16 +546,19 @@ function readCredentials(
   };
 }
 
-function platformOf({ os, arch }: { readonly os?: string | null; readonly arch?: string | null }): ShadowMap {
-  const known = Object.entries({ [OS]: os, [ARCH]: arch });
-  return Object.fromEntries(
-    known.flatMap(([key, text]) => (typeof text === "string" ? [[key, ShadowValue.parse(JSON.parse(text))]] : [])),
-  );
+function platformOf(
+  { os, arch }: { readonly os?: string | null; readonly arch?: string | null },
+  { reported }: NodeTexts,
+): ShadowMap {
+  return {
+    ...(typeof os === "string" ? { [OS]: reported.of(os) } : {}),
+    ...(typeof arch === "string" ? { [ARCH]: reported.of(arch) } : {}),
+  };
 }
 
-function readNode(row: NodeRow & Inherited): StoredNode {
+function readNode(row: NodeRow & Inherited, texts: NodeTexts): StoredNode {
   return {
-    ...readListed(row),
+    ...readListed(row, texts),
     heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
     config: json(row, "config", Config),
     confirm: maybeJson(row, "confirm", ConfirmRequest),
@@ -537,9 +566,9 @@ function readNode(row: NodeRow & Inherited): StoredNode {
   };
 }
 
-function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>): NodeContent {
+function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>, texts: NodeTexts): NodeContent {
   return {
-    ...readHead(row),
+    ...readHead(row, texts),
     unauthorizedIp: row.unauthorized_ip ?? undefined,
     config: json(row, "config", Config),
     confirm: maybeJson(row, "confirm", ConfirmRequest),
@@ -548,11 +577,12 @@ function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>): NodeContent 
 
 function readListed(
   row: Pick<NodeRow, (typeof LISTED)[number]> & Inherited,
+  texts: NodeTexts,
 ): Omit<StoredNode, "heartbeat" | "config" | "confirm" | "reported"> {
   return {
-    ...readHead(row),
-    inheritedTags: maybeJson({ inherited: row.inherited ?? null }, "inherited", Tags),
-    keys: json(row, "keys", NodeKeys),
+    ...readHead(row, texts),
+    inheritedTags: texts.inherited.ofMaybe(row.inherited ?? null),
+    keys: texts.keys.of(row.keys),
     clientKeys: maybeJson(row, "client_keys", ClientKeys),
     lastIp: row.last_ip ?? undefined,
     lockedTo: maybeJson(row, "locked_to", Blocks),
@@ -561,13 +591,16 @@ function readListed(
     disconnectTime: row.disconnect_time ?? undefined,
     createdAt: row.created_at,
     orderID: row.order_id ?? undefined,
-    device: maybeJson(row, "device", Device),
+    device: texts.device.ofMaybe(row.device),
   };
 }
 
 type Head = "uid" | "name" | "fqdn" | "domain" | "org" | "type" | "state" | "cluster" | "tags";
 
-function readHead(row: Pick<NodeRow, Head | "lifecycle_state">): Pick<StoredNode, Head | "lifecycleState"> {
+function readHead(
+  row: Pick<NodeRow, Head | "lifecycle_state">,
+  texts: NodeTexts,
+): Pick<StoredNode, Head | "lifecycleState"> {
   return {
     uid: row.uid,
     name: row.name,
@@ -578,6 +611,6 @@ function readHead(row: Pick<NodeRow, Head | "lifecycle_state">): Pick<StoredNode
     state: word(row, "state", NodeState),
     lifecycleState: maybeWord(row, "lifecycle_state", LifecycleState),
     cluster: row.cluster ?? undefined,
-    tags: json(row, "tags", Tags),
+    tags: texts.tags.of(row.tags),
   };
 }

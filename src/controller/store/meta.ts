@@ -36,16 +36,20 @@ const GET = statement<{ readonly key: string }>()((db, value) =>
   db.$extendTables<MetaTables>().selectFrom("meta").select("value").where("key", "=", value("key")),
 );
 
+const SET = statement<{ readonly key: string; readonly value: string }>()((db, value) =>
+  db
+    .$extendTables<MetaTables>()
+    .insertInto("meta")
+    .values({ key: value("key"), value: value("value") })
+    .onConflict((conflict) => conflict.column("key").doUpdateSet({ value: value("value") })),
+);
+
 export function metaStore(executor: Executor): MetaStore {
   const db = executor.$extendTables<MetaTables>();
   return {
     get: async (key) => (await GET(executor, { key })).rows[0]?.value,
     async set(key, value) {
-      await db
-        .insertInto("meta")
-        .values({ key, value })
-        .onConflict((conflict) => conflict.column("key").doUpdateSet({ value }))
-        .execute();
+      await SET(executor, { key, value });
     },
     async keyDocuments() {
       const rows = await db.selectFrom("key_documents").select(["jws", "cross_jws"]).orderBy("version").execute();

@@ -11,6 +11,7 @@ import { Alerts } from "../../../src/controller/events/alerts.ts";
 import { eventLog } from "../../../src/controller/events/service.ts";
 import type { EventRecord } from "../../../src/controller/events/records.ts";
 import { RequestScope } from "../../../src/controller/http/sources.ts";
+import type { Changed } from "../../../src/controller/nodes/changes.ts";
 import { NEW_IDENTITY } from "../../../src/controller/nodes/identity.ts";
 import { Licenses } from "../../../src/controller/nodes/licenses.ts";
 import { releaseIdentity } from "../../../src/controller/nodes/held-identity.ts";
@@ -142,7 +143,7 @@ export class FleetStage {
     const identity = { org: ORG, domain: DOMAIN };
     const events = eventLog(store, clock, identity, this.requests);
     const changes = {
-      apply: async (change: (tx: Stores) => Promise<Iterable<string>>) => void (await store.transact(change)),
+      apply: async <T>(change: (tx: Stores) => Promise<Changed<T>>) => (await store.transact(change)).result,
     };
     const sessions = {
       get: (uid: string) => {

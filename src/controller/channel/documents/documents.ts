@@ -17,7 +17,7 @@ import { clusterDocument, judgeHave, nodeDocument } from "./versions.ts";
 /** Stores that documents are built from and kept in. */
 export interface DocumentParts extends NeighbourParts {
   readonly clusters: Pick<ClusterStore, "get">;
-  readonly documents: Pick<DocumentStore, "get" | "hashes" | "highest" | "put">;
+  readonly documents: Pick<DocumentStore, "get" | "hashes" | "put">;
   readonly nodes: Pick<NodeStore, "contents" | "placement" | "label">;
 }
 
@@ -133,6 +133,12 @@ export function documents({
   const putChanged = async (tx: DocumentParts, contents: readonly Content[]): Promise<readonly DocumentId[]> => {
     const rows = await tx.documents.hashes([...new Set(contents.map(([{ node }]) => node))]);
     const hashes = new Map(rows.map((row) => [keyOf(row), row.hash]));
+    // Versions count on for each name, whatever its subject.
+    const highest = new Map<string, number>();
+    for (const { node, name, version } of rows) {
+      const key = `${node} ${name}`;
+      highest.set(key, Math.max(version, highest.get(key) ?? 0));
+    }
     const changed: DocumentId[] = [];
     let floor: number | undefined;
     for (const [id, content] of contents) {
@@ -140,8 +146,10 @@ export function documents({
       const hash = sha256(body + JSON.stringify(secretsOf(id.node, id.name)));
       if (hashes.get(keyOf(id)) === hash) continue;
       floor ??= await floorIn(tx);
-      const highest = Math.max(await tx.documents.highest(id.node, id.name), floor);
-      await tx.documents.put(id, { version: highest + 1, hash, body });
+      const key = `${id.node} ${id.name}`;
+      const version = Math.max(highest.get(key) ?? 0, floor) + 1;
+      highest.set(key, version);
+      await tx.documents.put(id, { version, hash, body });
       changed.push(id);
     }
     return changed;

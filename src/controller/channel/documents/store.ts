@@ -27,10 +27,8 @@ export interface DocumentStore {
   get(id: DocumentId): Promise<StoredDocument | undefined>;
   /** Returns the version of each document of a node, of any subject. */
   versions(node: string): Promise<readonly (Pick<Id, "name" | "sub"> & { readonly version: number })[]>;
-  /** Returns the hash of each document of these nodes. */
-  hashes(nodes: readonly string[]): Promise<readonly (Id & { readonly hash: string })[]>;
-  /** Highest version a node ever got under this name, for any subject; 0 if none. */
-  highest(node: string, name: DocumentName): Promise<number>;
+  /** Returns hash and version of each document of these nodes, of any subject. */
+  hashes(nodes: readonly string[]): Promise<readonly (Id & { readonly hash: string; readonly version: number })[]>;
   put(
     id: DocumentId,
     document: { readonly version: number; readonly hash: string; readonly body: string },
@@ -76,14 +74,6 @@ const VERSIONS = statement<Pick<Id, "node">>()((db, value) =>
     .select(["name", "sub", "version"])
     .where("node", "=", value("node")),
 );
-const HIGHEST = statement<Pick<Id, "node" | "name">>()((db, value) =>
-  db
-    .$extendTables<DocumentTables>()
-    .selectFrom("documents")
-    .select((eb) => eb.fn.max("version").as("version"))
-    .where("node", "=", value("node"))
-    .where("name", "=", value("name")),
-);
 const PUT = statement<Id & Content>()((db, value) => {
   const content = { version: value("version"), hash: value("hash"), body: value("body") };
   return db
@@ -106,13 +96,13 @@ const SET_JWS = statement<Id & { readonly version: number; readonly jws: string;
       .where("version", "=", value("version")),
 );
 
+const hashesIn = (db: Executor) =>
+  db.$extendTables<DocumentTables>().selectFrom("documents").select(["node", "name", "sub", "hash", "version"]);
 const HASHES = statement<{ readonly nodes: readonly string[] }>()((db, value) =>
-  db
-    .$extendTables<DocumentTables>()
-    .selectFrom("documents")
-    .select(["node", "name", "sub", "hash"])
-    .where(engineOf(db).isAnyOf(sql.ref("node"), value("nodes"))),
+  hashesIn(db).where(engineOf(db).isAnyOf(sql.ref("node"), value("nodes"))),
 );
+/** Most changes concern one node, which is found without making a table of a list. */
+const HASHES_OF = statement<Pick<Id, "node">>()((db, value) => hashesIn(db).where("node", "=", value("node")));
 const APPLIED = statement<Pick<Id, "node">>()((db, value) =>
   db.$extendTables<DocumentTables>().selectFrom("applied").select(["name", "report"]).where("node", "=", value("node")),
 );
@@ -141,8 +131,10 @@ export function documentStore(executor: Executor): DocumentStore {
       return row === undefined ? undefined : { ...row, jws: row.jws ?? undefined, seal: row.seal ?? undefined };
     },
     versions: async (node) => (await VERSIONS(executor, { node })).rows,
-    hashes: async (nodes) => (await HASHES(executor, { nodes })).rows,
-    highest: async (node, name) => (await HIGHEST(executor, { node, name })).rows[0]?.version ?? 0,
+    async hashes(nodes) {
+      const [node = "", ...others] = nodes;
+      return (await (others.length === 0 ? HASHES_OF(executor, { node }) : HASHES(executor, { nodes }))).rows;
+    },
     async put({ node, name, sub }, { version, hash, body }) {
       await PUT(executor, { node, name, sub, version, hash, body });
     },

@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
+import { shownKeys } from "../../../../src/controller/nodes/client-keys.ts";
 import { parseProjection, projectNode } from "../../../../src/controller/nodes/projection.ts";
 import { publicNode } from "../../../../src/controller/nodes/public-node.ts";
 import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
@@ -52,6 +53,19 @@ describe("a projection", () => {
       expect(() => parseProjection(new URLSearchParams(query), isLimited)).toThrow(refusal);
     }
     expect(project(`projection[4]=${field}`, true)).toEqual({ [field]: node[field] });
+  });
+
+  it.each([
+    ["projection[0][0]=keys&projection[0][1]=wireguard", ["wireguard"]],
+    ["projection[0][0]=keys&projection[0][1]=wireguard&projection[1][0]=keys&projection[1][1]=other", ["wireguard"]],
+    ["projection[]=keys&projection[0][0]=keys&projection[0][1]=wireguard", ["identity", "overlay", "wireguard"]],
+    ["projection[0][0]=keys", ["identity", "overlay", "wireguard"]],
+  ])("%s shows these keys, and the rest of the base set", (query, names) => {
+    const shown = projectNode(record, parseProjection(new URLSearchParams(query), false) ?? new Map());
+    const keys = Object.fromEntries(
+      Object.entries(shownKeys(record.keys, {}, "text")).filter(([name]) => names.includes(name)),
+    );
+    expect(shown).toEqual({ ...Object.fromEntries(BASE.map((field) => [field, node[field]])), keys });
   });
 
   it("is in the order of its indexes, gaps allowed", () => {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { beforeEach, describe, expect, it } from "vitest";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
@@ -125,6 +126,42 @@ describe("GET /node", () => {
     expect(uids((await bench.call("GET", "/node", { key })).json)).toEqual([two.uid]);
     const denied = await bench.keyFor(["*"], ["*"], ["nodes::read"]);
     expect((await bench.call("GET", "/node", { key: denied })).status).toBe(403);
+  });
+
+  it("shows each node once, in order, and lets other requests in between", async () => {
+    // More than are read at a time.
+    const names = Array.from({ length: 501 }, (_, n) => `p${n}`);
+    for (const name of names) await bench.fleet.add({ name });
+    let isDone = false;
+    const list = bench.call("GET", "/node?projection[]=name").then((answer) => {
+      isDone = true;
+      return answer;
+    });
+    await nextTurn();
+    expect(isDone).toBe(false);
+    const shown = items((await list).json).map(({ name }) => name);
+    expect(shown).toEqual(["one", ...names, "two"].sort((a, b) => (`${a}.` < `${b}.` ? -1 : 1)));
+  });
+
+  it("shows each reader its own nodes as they are, whoever asked before", async () => {
+    const key = await bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    const listed = async (reader?: string) =>
+      items((await bench.call("GET", "/node", reader === undefined ? {} : { key: reader })).json);
+    expect(uids(await listed())).toEqual([one.uid, two.uid]);
+    expect(uids(await listed(key))).toEqual([two.uid]);
+    await bench.call("PUT", `/node/${two.uid}/tag/site`, { json: { value: "rome" } });
+    const clientKey = { kty: "OKP", crv: "X25519", x: "A".repeat(43) };
+    await bench.call("PUT", `/node/${two.uid}/keys/apigw`, { json: clientKey });
+    await bench.fleet.services.clusters.setTags("pair.example.net", { env: "prod" }, "test");
+    for (const reader of [undefined, key]) {
+      const node = (await listed(reader)).find(({ uid }) => uid === two.uid);
+      expect(node).toMatchObject({
+        tags: { site: "rome" },
+        inheritedTags: { env: "prod" },
+        keys: { apigw: clientKey.x },
+      });
+    }
+    expect((await listed())[0]).toMatchObject({ tags: one.tags });
   });
 
   it("answers HEAD without a body", async () => {
