@@ -20,31 +20,14 @@ export interface InstalledNode {
   readonly releases: Releases;
   /** The installed release. */
   readonly base: Release;
-  /** A newer one, which verifies in seconds instead of minutes. */
-  readonly good: Release;
   /** The files of the machine before the package was installed. */
   readonly before: MachineFiles;
 }
 
-/** Verifies in seconds what takes minutes. */
-const judgesSoon = (text: string): string =>
-  [
-    ["windowMs:6e5", "windowMs:3e4"],
-    ["settleMs:15e3", "settleMs:5e3"],
-    ["againMs:12e4", "againMs:5e3"],
-  ].reduce((changed, [part = "", by = ""]) => replaced(changed, part, by), text);
-
-export function replaced(text: string, part: string, by: string): string {
-  if (!text.includes(part)) throw new Error(`there is no ${part} in the bundle`);
-  return text.replaceAll(part, by);
-}
-
-/** Packages the two releases that all files of a run use, which takes longer than most of their tests, and returns their directory. */
+/** Packages the release that all files of a run use, which takes longer than most of their tests, and returns the directory of releases. */
 export function sharedReleases(): Promise<string> {
   return onceInRun("releases", async (dir) => {
-    const releases = new Releases(dir);
-    await releases.package(BASE);
-    await releases.upgrade(BASE, GOOD, { change: judgesSoon });
+    await new Releases(dir).package(BASE);
   });
 }
 
@@ -73,11 +56,10 @@ export function installedNode({ isInstalled = true } = {}): InstalledNode {
     // The same files under names of its own, to which it adds.
     execFileSync("cp", ["-al", `${shared}/.`, dir]);
     const releases = new Releases(dir);
-    const [base, good] = [releases.named(BASE), releases.named(GOOD)];
     const stage = await InstalledStage.make(kept);
     const before =
       kept === undefined ? await filesOf(stage.machine) : readFileSync(join(kept, "before"), "utf8").split("\n");
-    made = { stage, releases, base, good, before };
+    made = { stage, releases, base: releases.named(BASE), before };
   }, 600_000);
   afterAll(async () => {
     rmSync(dir, { recursive: true, force: true });
@@ -96,9 +78,6 @@ export function installedNode({ isInstalled = true } = {}): InstalledNode {
     },
     get base() {
       return get().base;
-    },
-    get good() {
-      return get().good;
     },
     get before() {
       return get().before;

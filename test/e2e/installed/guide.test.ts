@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { missingForMachines } from "../../support/upgrades/appliance-machine.ts";
-import { installedNode } from "../../support/installed-node.ts";
+import { BASE, GOOD, installedNode } from "../../support/installed-node.ts";
 import { changedFiles, filesOf } from "../../support/machine/machine-files.ts";
 
 const missing = missingForMachines();
@@ -13,7 +13,8 @@ describe.skipIf(missing !== undefined)(
     const node = installedNode({ isInstalled: false });
 
     test("the guide's commands install, upgrade and remove", async () => {
-      const { stage, base, good, before } = node;
+      const { stage, releases, base, before } = node;
+      const good = await releases.upgrade(BASE, GOOD, { isLight: true });
       const page = readFileSync(join(import.meta.dirname, "../../../docs/guide/install.md"), "utf8");
       const install = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].find(([, text]) =>
         text?.includes("release/install.sh --license"),

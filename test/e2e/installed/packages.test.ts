@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { copyFileSync, cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { constants, zstdCompressSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { MAX_PACKAGE_BYTES } from "../../../scripts/packaging/release.ts";
 import type { ReleaseClaims } from "../../../src/protocol/documents/release.ts";
@@ -32,6 +33,8 @@ async function staged(): Promise<Stage & AsyncDisposable> {
   const first = await smallRelease(join(given, "first"), FIRST, signer, ARCHITECTURE);
   const second = await smallRelease(join(given, "second"), SECOND, signer, ARCHITECTURE);
   const machine = await machineCopy(folder, given);
+  // The copy has nothing that Holdfast left on this machine.
+  await machine.run("rm -rf /var/lib/holdfast*");
   return { given, first, second, machine, [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose]() };
 }
 
@@ -292,6 +295,7 @@ it("a real build runs on a machine without Node, and is small enough for a relea
   const given = join(await sharedReleases(), BASE);
   execFileSync("sha256sum", ["-c", "--quiet", "SHA256SUMS"], { cwd: given });
   await using machine = await machineCopy(folder, given);
+  expect((await machine.run(NO_APT)).status).toBe(0);
   const installed = await machine.run("sh /given/install.sh");
   expect(installed, installed.output).toMatchObject({ status: 0 });
   const { output } = await machine.run("PATH=/usr/bin:/bin holdfast version");
@@ -301,6 +305,7 @@ it("a real build runs on a machine without Node, and is small enough for a relea
   ).toBe(0);
   expect((await machine.run("dpkg --verify holdfast")).output).toBe("");
   const tarball = join(given, `holdfast-0.1.20260101-0000-linux-${ARCHITECTURE}.tar`);
-  const size = execFileSync("sh", ["-c", `xz -0 -T1 -c '${tarball}' | wc -c`], { encoding: "utf8" });
-  expect(Number(size)).toBeLessThanOrEqual(MAX_PACKAGE_BYTES);
+  // Larger than xz makes it for a release, in a quarter of the time.
+  const compressed = zstdCompressSync(readFileSync(tarball), { params: { [constants.ZSTD_c_compressionLevel]: 6 } });
+  expect(compressed.length).toBeLessThanOrEqual(MAX_PACKAGE_BYTES);
 }, 400_000);

@@ -7,7 +7,7 @@ export type MachineFiles = readonly string[];
 const LIVELY = String.raw`^(/proc|/sys|/dev|/run/(udev|log|systemd|credentials)|/var/log|/var/cache|/var/lib/(apt|dpkg|systemd)|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-|/etc/\.pwd\.lock|/root|/tmp|/var/tmp)(/|$)`;
 const READ = [
   `find / /run -xdev -regextype posix-extended -regex '${LIVELY}' -prune -o -printf '%y %m %U:%G %p %l\\n'`,
-  `find / -xdev -regextype posix-extended -regex '${LIVELY}' -prune -o -type f -exec sha256sum {} +`,
+  `find / -xdev -regextype posix-extended -regex '${LIVELY}' -prune -o -type f -exec cksum {} +`,
   "systemctl list-unit-files --no-legend --no-pager",
   "systemctl list-units --all --no-legend --no-pager --plain 'holdfast*'",
   "find /run/systemd -path /run/systemd/units -prune -o -name '*holdfast*' -print",

@@ -1,6 +1,16 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { makeKeys, signerFrom } from "../../../scripts/packaging/keys.ts";
@@ -69,24 +79,9 @@ export class Releases {
    * Makes a later build of `base` with a changed bundle: a manifest and a tarball, which are enough for an upgrade. A light one runs on the
    * installed package's runtime, so that there are 10 MB instead of 130 to fetch, hash and unpack.
    */
-  async upgrade(
-    base: string,
-    build: string,
-    { change = (text) => text, isLight = false }: UpgradeOptions = {},
-  ): Promise<Release> {
+  async upgrade(base: string, build: string, options: UpgradeOptions = {}): Promise<Release> {
     const { dir, version } = this.named(build);
-    const tree = this.#tree(build);
-    mkdirSync(tree, { recursive: true });
-    for (const name of readdirSync(this.#tree(base)).filter((name) => !isLight || name !== "node"))
-      cpSync(join(this.#tree(base), name), join(tree, name), { recursive: true });
-    if (isLight) writeFileSync(join(tree, "node"), `#!/bin/sh\nexec ${RUNTIME} "$@"\n`, { mode: 0o755 });
-    writeFileSync(join(tree, "version"), `${version}\n`);
-    const bundle = join(tree, "holdfast.mjs");
-    writeFileSync(bundle, change(readFileSync(bundle, "utf8").replaceAll(base, build)));
-    const overlay = join(tree, "overlay.mjs");
-    writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
-    const files = readdirSync(tree).filter((name) => name !== SUMS);
-    writeFileSync(join(tree, SUMS), sumsOf(files.map((name) => ({ name, data: readFileSync(join(tree, name)) }))));
+    const tree = this.#later(base, build, options);
     mkdirSync(dir, { recursive: true });
     const name = `holdfast-${version}-linux-${ARCHITECTURE}.tar`;
     // Without compression, which would take longer than the rest.
@@ -105,16 +100,18 @@ export class Releases {
     return { dir, version };
   }
 
-  /** Makes the Debian package of such a later build from that of `base`. */
-  async deb(base: Release, { version }: Release, build: string): Promise<void> {
-    const { dir } = this.named(build);
-    const tree = join(dir, "deb");
-    const name = (of: string): string => `holdfast_${of}_${ARCHITECTURE}.deb`;
-    await run("dpkg-deb", ["--raw-extract", join(base.dir, name(base.version)), tree]);
-    cpSync(this.#tree(build), join(tree, "usr/lib/holdfast/base"), { recursive: true });
+  /** Makes the Debian package of a later build from that of `base`, without the files of an upgrade. */
+  async deb(base: string, build: string): Promise<Release> {
+    const [from, made] = [this.named(base), this.named(build)];
+    const tree = join(made.dir, "deb");
+    const debOf = ({ dir, version }: Release): string => join(dir, `holdfast_${version}_${ARCHITECTURE}.deb`);
+    mkdirSync(made.dir, { recursive: true });
+    await run("dpkg-deb", ["--raw-extract", debOf(from), tree]);
+    cpSync(this.#later(base, build), join(tree, "usr/lib/holdfast/base"), { recursive: true });
     const control = join(tree, "DEBIAN/control");
-    writeFileSync(control, readFileSync(control, "utf8").replaceAll(base.version, version));
-    await run("dpkg-deb", ["-Znone", "--root-owner-group", "--build", tree, join(dir, name(version))]);
+    writeFileSync(control, readFileSync(control, "utf8").replaceAll(from.version, made.version));
+    await run("dpkg-deb", ["-Znone", "--root-owner-group", "--build", tree, debOf(made)]);
+    return made;
   }
 
   /** Copies the files of a release to where a control plane offers them, the manifest last. */
@@ -129,6 +126,24 @@ export class Releases {
   /** Returns the directory of a build's release, and its version. */
   named(build: string): Release {
     return { dir: join(this.#dir, build), version: `0.1.${build.slice(0, 13)}` };
+  }
+
+  /** Makes the directory of a later build's version from that of `base`. */
+  #later(base: string, build: string, { change = (text) => text, isLight = false }: UpgradeOptions = {}): string {
+    const tree = this.#tree(build);
+    mkdirSync(tree, { recursive: true });
+    for (const name of readdirSync(this.#tree(base)).filter((name) => name !== "node"))
+      cpSync(join(this.#tree(base), name), join(tree, name), { recursive: true });
+    if (isLight) writeFileSync(join(tree, "node"), `#!/bin/sh\nexec ${RUNTIME} "$@"\n`, { mode: 0o755 });
+    else linkSync(join(this.#tree(base), "node"), join(tree, "node"));
+    writeFileSync(join(tree, "version"), `${this.named(build).version}\n`);
+    const bundle = join(tree, "holdfast.mjs");
+    writeFileSync(bundle, change(readFileSync(bundle, "utf8").replaceAll(base, build)));
+    const overlay = join(tree, "overlay.mjs");
+    writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
+    const files = readdirSync(tree).filter((name) => name !== SUMS);
+    writeFileSync(join(tree, SUMS), sumsOf(files.map((name) => ({ name, data: readFileSync(join(tree, name)) }))));
+    return tree;
   }
 
   #tree(build: string): string {
