@@ -4,6 +4,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
+import { atOnce } from "../../support/at-once.ts";
+import { sampleOf } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -21,11 +23,18 @@ function processesOf(dir: string): readonly string[] {
     });
 }
 
-test.each([
-  ["SIGTERM", 143],
-  ["SIGINT", 130],
-  ["SIGHUP", 129],
-] as const)("a bench that is ended by %s leaves neither processes nor files", async (signal, status) => {
+const TERMINATED = { signal: "SIGTERM", status: 143 } as const;
+const OTHERS = [
+  { signal: "SIGINT", status: 130 },
+  { signal: "SIGHUP", status: 129 },
+] as const;
+
+test("a bench that is ended by a signal leaves neither processes nor files", async () => {
+  const ends = [TERMINATED, ...sampleOf(OTHERS, 1, "signals that end a bench")];
+  await atOnce(ends, ({ signal }) => signal, leavesNothing);
+});
+
+async function leavesNothing({ signal, status }: typeof TERMINATED | (typeof OTHERS)[number]): Promise<void> {
   const temporary = tempDir();
   const args = ["--disable-warning=ExperimentalWarning", "scripts/bench.ts", "idle", "--force"];
   const bench = spawn(process.execPath, args, {
@@ -48,4 +57,4 @@ test.each([
   expect(await complaints).toBe("");
   expect(readdirSync(temporary)).toEqual([]);
   expect(processesOf(temporary)).toEqual([]);
-});
+}

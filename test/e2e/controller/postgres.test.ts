@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { peekClaims } from "../../../src/protocol/channel/jws.ts";
+import { atOnce } from "../../support/at-once.ts";
 import { testCertificate, type TestCertificate } from "../../support/certificates.ts";
 import {
   makeIdentity,
@@ -15,6 +16,7 @@ import {
 import { startPostgres, type TestPostgres } from "../../support/control-plane/postgres.ts";
 import { freePort, startController, startProgram, type ControllerProgram } from "../../support/machine/programs.ts";
 import { FaultProxy } from "../../support/network/fault-proxy.ts";
+import { TESTS_ALL } from "../../support/sample.ts";
 import { startStage, statusWhere } from "../../support/stage.ts";
 import { deferred } from "../../support/deferred.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -165,7 +167,8 @@ describe("while PostgreSQL", () => {
       expect((await controller.call("GET", "/healthz")).status).toBe(503);
       const acknowledged = writer.acknowledged.length;
       peer.notify("heartbeat", heartbeat);
-      for (let n = 0; n < 600; n += 1) await controller.call("GET", `/node/${uid}`);
+      for (let sent = 0; sent < 600; sent += 20)
+        await Promise.all(Array.from({ length: 20 }, () => controller.call("GET", `/node/${uid}`)));
       expect(raw.closed).toBeUndefined();
       expect(writer.acknowledged).toHaveLength(acknowledged);
       // At most a hundred lines of a kind in a minute.
@@ -186,29 +189,6 @@ describe("while PostgreSQL", () => {
       peer.notify("heartbeat", heartbeat);
       expect(raw.closed).toBeUndefined();
     }
-  });
-
-  test("does not answer, writes are refused; takes two seconds for each answer, it is used; and the session stays", async () => {
-    const { store } = await database();
-    const proxy = await FaultProxy.start(await freePort(), server.port);
-    const controller = await startController(tempDir(), await freePort(), store(proxy.port));
-    const { raw } = await rawSession(controller);
-    const passOn = async (): Promise<void> => {
-      await proxy.set({ kind: "pass" });
-      proxy.reset();
-      await untilAccepted(controller);
-      expect(raw.closed).toBeUndefined();
-    };
-    await proxy.set({ kind: "black-hole", from: "both" });
-    await untilRefused(controller);
-    expect(raw.closed).toBeUndefined();
-    await passOn();
-
-    await proxy.set({ kind: "late", delayMs: 2000 });
-    expect(await controller.call("POST", "/v2/policy", policy("slow"))).toMatchObject({ status: 200 });
-    expect(raw.closed).toBeUndefined();
-    await passOn();
-    expect(await lost(controller, ["slow"])).toEqual([]);
   });
 
   test("wants another password, it is read anew from its file; shows another certificate, no connection is made", async () => {
@@ -248,88 +228,121 @@ describe("while PostgreSQL", () => {
   });
 });
 
-test("a full disk of PostgreSQL refuses writes with its reason, and loses nothing", async () => {
-  const root = tempDir();
-  expect(spawnSync("mount", ["-t", "tmpfs", "-o", "size=160m", "tmpfs", root]).status).toBe(0);
-  onTestFinished(() => void spawnSync("umount", ["--lazy", root]));
-  const small = await startPostgres({ root, settings: ["max_wal_size=32MB", "min_wal_size=32MB"] });
-  onTestFinished(() => small.stop());
-  const { store } = await database(small);
-  const controller = await startController(tempDir(), await freePort(), store());
-  const { raw } = await rawSession(controller);
-  const writer = startWriting(controller);
-  await waitFor("some writes", () => writer.acknowledged.length > 10);
-  const filler = join(root, "filler");
-  expect(spawnSync("sh", ["-c", `cat /dev/zero > ${filler}`]).status).not.toBe(0);
-  // What is written fills the pages that PostgreSQL has, until it needs another one.
-  const description = "x".repeat(1000);
-  await waitFor("a write is refused", async () => {
-    for (let n = 0; n < 50; n += 1) {
-      const name = `large-${Math.random()}`;
-      if ((await controller.call("POST", "/v2/policy", { ...policy(name), description })).status === 503) return true;
-    }
-    return undefined;
-  });
-  expect(raw.closed).toBeUndefined();
-  rmSync(filler);
-  // A server that could not write its log has ended, and its administrator starts it again.
-  await small.start();
-  const { length } = writer.acknowledged;
-  await waitFor("writes go on", () => writer.acknowledged.length > length + 10);
-  await writer.stop();
-  expect(await lost(controller, writer.acknowledged)).toEqual([]);
-  expect(raw.closed).toBeUndefined();
-});
+/** Tests that leave the shared server as it is, and mostly wait. */
+const BESIDE_EACH_OTHER: Readonly<Record<string, () => Promise<void>>> = {
+  "PostgreSQL does not answer, writes are refused; takes two seconds for each answer, it is used; and the session stays":
+    async () => {
+      const { store } = await database();
+      const proxy = await FaultProxy.start(await freePort(), server.port);
+      const controller = await startController(tempDir(), await freePort(), store(proxy.port));
+      const { raw } = await rawSession(controller);
+      const passOn = async (): Promise<void> => {
+        await proxy.set({ kind: "pass" });
+        proxy.reset();
+        await untilAccepted(controller);
+        expect(raw.closed).toBeUndefined();
+      };
+      await proxy.set({ kind: "black-hole", from: "both" });
+      await untilRefused(controller);
+      expect(raw.closed).toBeUndefined();
+      await passOn();
 
-test("a controller killed while it writes has lost nothing that it acknowledged", async () => {
-  const { store } = await database();
-  const dir = tempDir();
-  const port = await freePort();
-  let controller = await startController(dir, port, store());
-  const acknowledged: string[] = [];
-  for (let round = 0; round < 3; round += 1) {
-    const writers = [startWriting(controller)];
-    await waitFor("some writes", () => writers.every((writer) => writer.acknowledged.length > 20));
-    await controller.end("SIGKILL");
-    for (const writer of writers) {
-      await writer.stop();
-      acknowledged.push(...writer.acknowledged);
-    }
-    controller = await startController(dir, port, store());
-    expect(await lost(controller, acknowledged)).toEqual([]);
-  }
-});
+      await proxy.set({ kind: "late", delayMs: 2000 });
+      expect(await controller.call("POST", "/v2/policy", policy("slow"))).toMatchObject({ status: 200 });
+      expect(raw.closed).toBeUndefined();
+      await passOn();
+      expect(await lost(controller, ["slow"])).toEqual([]);
+    },
+  "a full disk of PostgreSQL refuses writes with its reason, and loses nothing": async () => {
+    const root = tempDir();
+    expect(spawnSync("mount", ["-t", "tmpfs", "-o", "size=160m", "tmpfs", root]).status).toBe(0);
+    onTestFinished(() => void spawnSync("umount", ["--lazy", root]));
+    const small = await startPostgres({ root, settings: ["max_wal_size=32MB", "min_wal_size=32MB"] });
+    onTestFinished(() => small.stop());
+    const { store } = await database(small);
+    const controller = await startController(tempDir(), await freePort(), store());
+    const { raw } = await rawSession(controller);
+    const writer = startWriting(controller);
+    await waitFor("some writes", () => writer.acknowledged.length > 10);
+    const filler = join(root, "filler");
+    expect(spawnSync("sh", ["-c", `cat /dev/zero > ${filler}`]).status).not.toBe(0);
+    // What is written fills the pages that PostgreSQL has, until it needs another one.
+    const description = "x".repeat(1000);
+    await waitFor("a write is refused", async () => {
+      for (let n = 0; n < 50; n += 1) {
+        const name = `large-${Math.random()}`;
+        if ((await controller.call("POST", "/v2/policy", { ...policy(name), description })).status === 503) return true;
+      }
+      return undefined;
+    });
+    expect(raw.closed).toBeUndefined();
+    rmSync(filler);
+    // A server that could not write its log has ended, and its administrator starts it again.
+    await small.start();
+    const { length } = writer.acknowledged;
+    await waitFor("writes go on", () => writer.acknowledged.length > length + 10);
+    await writer.stop();
+    expect(await lost(controller, writer.acknowledged)).toEqual([]);
+    expect(raw.closed).toBeUndefined();
+  },
 
-describe("a second controller", () => {
-  test("on one PostgreSQL is refused by the name of the first, and starts once that one is dead", async () => {
+  "a controller killed while it writes has lost nothing that it acknowledged": async () => {
     const { store } = await database();
-    const first = await startController(tempDir(), await freePort(), store());
     const dir = tempDir();
-    const refused = await refusedController(dir, store());
-    expect(refused.code).toBe(1);
-    expect(refused.output).toContain(`at ${first.url.replace("http://", "")}`);
-    await first.end("SIGKILL");
-    const second = await startController(first.dir.replace(/\/controller$/, ""), await freePort(), store());
-    await untilAccepted(second);
-  });
+    const port = await freePort();
+    let controller = await startController(dir, port, store());
+    const acknowledged: string[] = [];
+    for (let round = 0; round < (TESTS_ALL ? 3 : 2); round += 1) {
+      const writers = [startWriting(controller)];
+      await waitFor("some writes", () => writers.every((writer) => writer.acknowledged.length > 20));
+      await controller.end("SIGKILL");
+      for (const writer of writers) {
+        await writer.stop();
+        acknowledged.push(...writer.acknowledged);
+      }
+      controller = await startController(dir, port, store());
+      expect(await lost(controller, acknowledged)).toEqual([]);
+    }
+  },
 
-  test("on one SQLite file is refused", async () => {
+  "a second controller on one PostgreSQL is refused by the name of the first, and starts once that one is dead":
+    async () => {
+      const { store } = await database();
+      const first = await startController(tempDir(), await freePort(), store());
+      const dir = tempDir();
+      const refused = await refusedController(dir, store());
+      expect(refused.code).toBe(1);
+      expect(refused.output).toContain(`at ${first.url.replace("http://", "")}`);
+      await first.end("SIGKILL");
+      const second = await startController(first.dir.replace(/\/controller$/, ""), await freePort(), store());
+      await untilAccepted(second);
+    },
+
+  "a second controller on one SQLite file is refused": async () => {
     const dir = tempDir();
     const first = await startController(dir, await freePort());
     const refused = await refusedController(dir, []);
     expect(refused.code).toBe(1);
     expect(refused.output).toContain("controller.db");
     await untilAccepted(first);
-  });
-});
+  },
 
-test("a store of a newer version is refused and left as it is", async () => {
-  const { store, name } = await database();
-  const dir = tempDir();
-  await (await startController(dir, await freePort(), store())).end();
-  await server.query(name, "UPDATE holdfast_schema SET version = 999, compatible_from = 999");
-  const refused = await refusedController(dir, store());
-  expect(refused.code).toBe(1);
-  expect(refused.output).toContain("newer version");
-  expect(await server.query(name, "SELECT version FROM holdfast_schema")).toEqual([{ version: "999" }]);
+  "a store of a newer version is refused and left as it is": async () => {
+    const { store, name } = await database();
+    const dir = tempDir();
+    await (await startController(dir, await freePort(), store())).end();
+    await server.query(name, "UPDATE holdfast_schema SET version = 999, compatible_from = 999");
+    const refused = await refusedController(dir, store());
+    expect(refused.code).toBe(1);
+    expect(refused.output).toContain("newer version");
+    expect(await server.query(name, "SELECT version FROM holdfast_schema")).toEqual([{ version: "999" }]);
+  },
+};
+
+test("claims that are proved beside each other", async () => {
+  await atOnce(
+    Object.entries(BESIDE_EACH_OTHER),
+    ([claim]) => claim,
+    ([, proves]) => proves(),
+  );
 });
