@@ -32,7 +32,7 @@ const points = Object.entries(CALLS).flatMap(([call, [method, path]]) =>
 const image = (tag: string) => ({ repository: `${stage.namespace}/team/app`, tag });
 const referenceOf = (tag: string): string => `${stage.registryHost}/${stage.namespace}/team/app:${tag}`;
 
-test.each(sampleOf(points, 4, "replacement"))(
+test.each(sampleOf(points, 3, "replacement"))(
   "an agent that is killed during $call ($kind) leaves at most one running, and the next has the new one",
   async ({ call, method, path, kind }) => {
     const name = `${call}-${kind}`;
