@@ -60,7 +60,8 @@ export const FlowRow = z
   .object({
     sip: z.string(),
     dip: z.string(),
-    p: z.enum(["tcp", "udp", "icmp"]),
+    // Not an enum: generators of clients make invalid types of one under a name of one letter.
+    p: z.string().meta({ description: "Protocol: `tcp`, `udp` or `icmp`" }),
     sport: Count.optional(),
     dport: Count.optional(),
     lid: Count.optional().meta({ description: "ICMP: the id" }),

@@ -72,6 +72,8 @@ export function flows(
   };
 }
 
+type Row = FlowRow & { readonly p: "tcp" | "udp" | "icmp" };
+
 /** Builds the reply: as many flows as fit one message, and the total. Pure. */
 export function flowsAnswer(
   { flows: found, isTruncated }: FlowList,
@@ -80,11 +82,11 @@ export function flowsAnswer(
   maxBytes = MAX_BYTES,
 ): object {
   const carried = new Map(live.map((flow) => [tupleOf(flow), flow]));
-  const result: Record<FlowRow["p"], FlowRow[]> = { icmp: [], tcp: [], udp: [] };
+  const result: Record<Row["p"], Row[]> = { icmp: [], tcp: [], udp: [] };
   let left = maxBytes;
   let total = 0;
   let isCut = isTruncated || live.length < alive;
-  const add = (row: FlowRow): void => {
+  const add = (row: Row): void => {
     total += 1;
     const bytes = left > 0 ? JSON.stringify(row).length + 1 : 0;
     left -= bytes;
@@ -107,7 +109,7 @@ export function flowsAnswer(
 }
 
 /** Converts a flow to the platform's form; undefined for unknown protocols. */
-export function rowOf(flow: TrackedFlow): FlowRow | undefined {
+export function rowOf(flow: TrackedFlow): Row | undefined {
   const p = flow.protocol === "icmpv6" ? "icmp" : flow.protocol;
   if (p !== "tcp" && p !== "udp" && p !== "icmp") return undefined;
   const { original, reply, sentBytes, receivedBytes, ageSeconds } = flow;
@@ -124,7 +126,7 @@ export function rowOf(flow: TrackedFlow): FlowRow | undefined {
 }
 
 /** Converts a connector's flow with its bytes. */
-function carriedRow(flow: OverlayFlow, now: number): FlowRow {
+function carriedRow(flow: OverlayFlow, now: number): Row {
   const { protocol, sourceIp, sourcePort, destIp = "", destPort, sourceBytes, destBytes, startedAt, peer } = flow;
   return {
     sip: sourceIp,
@@ -154,7 +156,7 @@ function wanted({ protocol, ...filter }: FlowFilter): OverlayFlowFilter {
   return { ...filter, ...(protocol === undefined || protocol === "icmp" ? {} : { protocol }) };
 }
 
-function stateOf(protocol: FlowRow["p"], state: string | undefined): string {
+function stateOf(protocol: Row["p"], state: string | undefined): string {
   if (protocol !== "tcp" || state === undefined) return "ESTABLISHED";
   return state === "SYN_RECV" ? "SYN_RECEIVED" : state;
 }
