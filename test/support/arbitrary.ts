@@ -18,6 +18,9 @@ export function validValues(schema: z.core.$ZodType): fc.Arbitrary<unknown> {
       const shape: Record<string, z.core.$ZodType> = def.shape;
       const all = Object.keys(shape);
       const required = all.filter((key) => shape[key]?._zod.optin !== "optional");
+      if (all.length === 0 && def.catchall !== undefined) {
+        return fc.dictionary(keys(z.string()), validValues(def.catchall), { maxKeys: 4 });
+      }
       const model = Object.fromEntries(all.map((key) => [key, validValues(innermost(shape[key] ?? z.unknown()))]));
       return fc.record(model, { requiredKeys: required });
     }
@@ -40,13 +43,17 @@ export function validValues(schema: z.core.$ZodType): fc.Arbitrary<unknown> {
     case "union":
       return fc.oneof(...def.options.map((option) => validValues(option)));
     case "optional":
+    case "nonoptional":
       return validValues(def.innerType);
     case "nullable":
       return fc.oneof(fc.constant(null), validValues(def.innerType));
     case "default":
       return validValues(def.innerType);
     case "pipe":
-      return validValues(def.in).filter((value) => z.safeParse(schema, value).success);
+      // What is checked first has no form of its own.
+      return validValues(def.in._zod.def.type === "transform" ? def.out : def.in).filter(
+        (value) => z.safeParse(schema, value).success,
+      );
     case "unknown":
       return jsonValues;
     default:

@@ -3,7 +3,15 @@ import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { meterSocket } from "../../host/net/metered-socket.ts";
-import { parseMessage, refuseEnvelope, SESSION_BUDGET, SESSION_LIMITS } from "../../protocol/channel/envelope.ts";
+import { countValues } from "../../lib/formats/strict-json.ts";
+import {
+  parseMessage,
+  refuseEnvelope,
+  SESSION_BUDGET,
+  SESSION_LIMITS,
+  VALUES_PER_MESSAGE,
+  type Message,
+} from "../../protocol/channel/envelope.ts";
 import {
   closeCodes,
   controlMethods,
@@ -193,6 +201,7 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
       this.#refuse(toError(error));
       return;
     }
+    this.spend(Math.floor(valuesIn(message) / VALUES_PER_MESSAGE));
     void this.peer.receive(message);
   }
 
@@ -208,6 +217,11 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
     const failure = { code: number, message: error.message.slice(0, 1024), data: { code } };
     this.send(refuseEnvelope(error) ?? JSON.stringify({ jsonrpc: "2.0", id: null, error: failure }));
   }
+}
+
+function valuesIn(message: Message): number {
+  if (message.kind === "failure") return countValues(message.error);
+  return countValues(message.kind === "success" ? message.result : message.params);
 }
 
 /** Returns the bytes of a frame in any form of the library. */

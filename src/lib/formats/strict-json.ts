@@ -46,6 +46,14 @@ export function parseStrictJson(input: string | Uint8Array, limits: JsonLimits):
   return value;
 }
 
+/** Returns the number of values in a parsed JSON value, itself included. */
+export function countValues(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 1;
+  let count = 1;
+  for (const inner of Object.values(value)) count += countValues(inner);
+  return count;
+}
+
 function decodeUtf8(bytes: Uint8Array): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import {
+  boundedMap,
   IpAddress,
   JsonObject,
   NodeName,
   Text64,
-  Text128,
   Text253,
   Text1024,
   UnixMilliseconds,
@@ -40,7 +40,10 @@ export const NodeAudit = z.object({
 export type NodeAudit = z.infer<typeof NodeAudit>;
 
 /** One sample a minute: `t` in Unix seconds, on the minute; `m` by metric name. */
-export const MetricSample = z.object({ t: z.int().min(0), m: z.record(Text128, z.number()) });
+export const MetricSample = z.object({
+  t: z.int().min(0),
+  m: boundedMap(z.number(), { minName: 0, maxName: 128, maxNames: 4096 }),
+});
 export type MetricSample = z.infer<typeof MetricSample>;
 
 /** Bits of `flags` in a flow record, by the reason of a denied flow. */
@@ -158,11 +161,14 @@ export const recordByStream = {
 export const StreamName = z.enum(["events", "audits", "metrics", "gateway-details", "flows", "output"]);
 export type StreamName = z.infer<typeof StreamName>;
 
+const MAX_RECORDS = 500;
+
 /** Records `first`, `first + 1`, … of one stream, with how many were dropped before `first` since the last push. */
 export const TelemetryPush = z.object({
   stream: StreamName,
-  first: Version.min(1),
-  records: z.array(JsonObject).min(1).max(500),
+  // The number of the last one, too, is a number that JavaScript holds exactly.
+  first: Version.min(1).max(Number.MAX_SAFE_INTEGER - MAX_RECORDS),
+  records: z.array(JsonObject).min(1).max(MAX_RECORDS),
   dropped: Version.optional(),
 });
 export type TelemetryPush = z.infer<typeof TelemetryPush>;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text128, Text4096 } from "./values.ts";
+import { boundedMap, Text128, Text4096 } from "./values.ts";
 
 /** A shadow value: text by default; numbers for times, versions and quantities; an object for `features` alone. */
 export const ShadowValue = z.union([
@@ -10,19 +10,11 @@ export const ShadowValue = z.union([
 ]);
 export type ShadowValue = z.infer<typeof ShadowValue>;
 
-const MAX_KEY = 128;
-
-/** Flat map of reported keys; a key may contain dots, and an interface name inside it too. */
-export const ShadowMap = z
-  .object({})
-  .catchall(ShadowValue)
-  .check(({ value, issues }) => {
-    for (const key of Object.keys(value)) {
-      if (key.length >= 1 && key.length <= MAX_KEY) continue;
-      issues.push({ code: "custom", message: `a key has 1 to ${MAX_KEY} characters`, path: [key], input: value });
-    }
-  })
-  .meta({ propertyNames: { type: "string", minLength: 1, maxLength: MAX_KEY } });
+/**
+ * Flat map of reported keys; a key may contain dots, and an interface name inside it too. More names than this do not fit into the largest
+ * shadow.
+ */
+export const ShadowMap = boundedMap(ShadowValue, { minName: 1, maxName: 128, maxNames: 16_384 });
 export type ShadowMap = z.infer<typeof ShadowMap>;
 
 /** Largest reported shadow, as JSON. */

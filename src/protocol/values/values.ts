@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
+import { issueText } from "./issue-text.ts";
 
 /** A node's identifier (RFC 9562), lower case. */
 export const Uid = z.uuid().toLowerCase();
@@ -99,6 +100,48 @@ export const Text256 = z.string().max(256);
 export const Text512 = z.string().max(512);
 export const Text1024 = z.string().max(1024);
 export const Text4096 = z.string().max(4096);
+
+/** Limits of a map: characters of a name, and names in all, those of maps inside it included. */
+interface MapLimits {
+  readonly minName: number;
+  readonly maxName: number;
+  readonly maxNames: number;
+}
+
+/**
+ * Map of names to values of a schema. Reports too many names, or the first wrong member only: to describe each wrong one of a message full
+ * of them takes seconds.
+ */
+export function boundedMap<S extends z.ZodType>(member: S, { minName, maxName, maxNames }: MapLimits) {
+  const findFault = (value: unknown, { issues }: z.core.ParsePayload): unknown => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    const members: readonly (readonly [string, unknown])[] = Object.entries(value);
+    const names = members.reduce((sum, [, inner]) => sum + namesIn(inner), members.length);
+    const refuse = (message: string, path: PropertyKey[]): void =>
+      void issues.push({ code: "custom", message, path, input: value });
+    if (names > maxNames) {
+      refuse(`must not have more than ${maxNames} names`, []);
+      return value;
+    }
+    for (const [name, inner] of members) {
+      if (name.length < minName || name.length > maxName) {
+        refuse(`a key has ${minName} to ${maxName} characters`, [name]);
+        return value;
+      }
+      const found = member.safeParse(inner).error?.issues[0];
+      if (found === undefined) continue;
+      refuse(issueText(found), [name, ...found.path]);
+      return value;
+    }
+    return value;
+  };
+  const propertyNames = { type: "string", ...(minName === 0 ? {} : { minLength: minName }), maxLength: maxName };
+  const map = z.object({}).catchall(member).meta({ propertyNames, maxProperties: maxNames });
+  return z.preprocess(findFault, map).nonoptional();
+}
+
+const namesIn = (value: unknown): number =>
+  typeof value === "object" && value !== null ? Object.keys(value).length : 0;
 
 export const NodeType = z.enum(["Node", "Agent"]);
 export type NodeType = z.infer<typeof NodeType>;

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { NodeSession } from "../../../../src/controller/channel/session.ts";
-import { SESSION_BUDGET } from "../../../../src/protocol/channel/envelope.ts";
+import { SESSION_BUDGET, VALUES_PER_MESSAGE } from "../../../../src/protocol/channel/envelope.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { until } from "../../../support/control-plane/node-client.ts";
 
@@ -141,6 +141,20 @@ test("a message may be charged as many, which pauses reading", async () => {
   await turns(50);
   expect(beats).toEqual([]);
   await clock.advance(10_000);
+  await until(() => beats.length === 1, "the rest");
+  expect(refused).toEqual([]);
+});
+
+test("a message full of values is charged as many, which pauses reading", async () => {
+  const { clock, node, beats, refused } = await openSession();
+  const values = Array.from({ length: VALUES_PER_MESSAGE * (BURST_MESSAGES / 2 + 5 * messagesPerSecond) }, () => 0);
+  for (const id of [1, 2]) node.send(JSON.stringify({ jsonrpc: "2.0", id, result: values }));
+  await until(() => node.bufferedAmount === 0, "both to be sent");
+  await turns(50);
+  node.send(beat(1));
+  await turns(50);
+  expect(beats).toEqual([]);
+  await clock.advance(20_000);
   await until(() => beats.length === 1, "the rest");
   expect(refused).toEqual([]);
 });

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { z } from "zod";
+import { z } from "zod";
 import { Origin } from "../../../../src/protocol/documents/claims.ts";
+import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
 import {
+  boundedMap,
   EventName,
   Fqdn,
   Host,
@@ -59,4 +61,20 @@ describe.each(cases)("%s", (_name, schema, good, bad) => {
 
 test("a uid is converted to lower case", () => {
   expect(Uid.parse("0B5E6A9E-31A7-4A1C-9A52-7F6D2D9F3C11")).toBe("0b5e6a9e-31a7-4a1c-9a52-7f6d2d9f3c11");
+});
+
+const Map3 = boundedMap(z.number(), { minName: 1, maxName: 4, maxNames: 3 });
+
+test.each([
+  ["three members", { a: 1, b: 2, c: 3 }, undefined],
+  ["the first of many wrong members alone", { a: 1, b: null, c: null }, ["b: must be a number, not null"]],
+  ["an empty name", { "": 1 }, ["a key has 1 to 4 characters"]],
+  ["a long name", { abcde: 1 }, ["abcde: a key has 1 to 4 characters"]],
+  ["too many members", { a: 1, b: 1, c: 1, d: null }, ["must not have more than 3 names"]],
+  ["too many members within one", { a: { b: 1, c: 1, d: 1 } }, ["must not have more than 3 names"]],
+  ["a list", [], ["must be an object, not a list"]],
+  ["nothing", undefined, ["is missing"]],
+])("a bounded map judges %s", (_, value, lines) => {
+  const { error } = Map3.safeParse(value);
+  expect(error === undefined ? undefined : describeIssues(error)).toEqual(lines);
 });
