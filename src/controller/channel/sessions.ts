@@ -12,7 +12,7 @@ import type { NodeSession } from "./session.ts";
 
 /** Stores of an open transaction that records connects and disconnects. */
 export interface SessionParts extends EventParts {
-  readonly alerts: Pick<AlertStore, "open" | "close" | "ofNode">;
+  readonly alerts: EventParts["alerts"] & Pick<AlertStore, "ofNode">;
   readonly nodes: Pick<NodeStore, "get" | "label" | "isOnline" | "disconnected" | "setDisconnectTime" | "setHeartbeat">;
 }
 
@@ -102,8 +102,8 @@ export class Sessions {
     const now = clock.elapsed();
     const settled = settle(this.#flapping.get(uid) ?? STABLE, now);
     const isFlapping = settled.state?.sinceRaised !== undefined;
-    const isCycle = older === undefined && wasKnown;
-    const counted = isCycle ? countCycle(settled.state ?? STABLE, now) : undefined;
+    // One that replaces an open session counts, too: each is recorded.
+    const counted = wasKnown ? countCycle(settled.state ?? STABLE, now) : undefined;
     return {
       record: async (tx) => {
         if (settled.isOver) await this.#recordStable(tx, uid);

@@ -10,6 +10,8 @@ export interface AlertStore {
   open(alert: AlertRecord): Promise<void>;
   close(nodeId: string, eventType: string): Promise<boolean>;
   closeAll(nodeId: string): Promise<void>;
+  /** Returns the number of alerts of a node, those included that are past their lifetime and not yet pruned. */
+  countOf(nodeId: string): Promise<number>;
   all(nowSeconds: number): Promise<readonly AlertRecord[]>;
   ofNode(nodeId: string, nowSeconds: number): Promise<readonly AlertRecord[]>;
   prune(nowSeconds: number): Promise<void>;
@@ -60,6 +62,10 @@ export function alertStore(executor: Executor): AlertStore {
     },
     async closeAll(nodeId) {
       await db.deleteFrom("alerts").where("node_id", "=", nodeId).execute();
+    },
+    async countOf(nodeId) {
+      const count = db.selectFrom("alerts").select((eb) => eb.fn.countAll<number>().as("total"));
+      return (await count.where("node_id", "=", nodeId).executeTakeFirst())?.total ?? 0;
     },
     all: async (nowSeconds) => (await since(nowSeconds).execute()).map(read),
     ofNode: async (nodeId, nowSeconds) => (await since(nowSeconds).where("node_id", "=", nodeId).execute()).map(read),

@@ -22,10 +22,13 @@ import type {
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
   Partial<Pick<NodeEvent, "state" | "details" | "timestamp">> & { readonly eventType: ControlPlaneEvent };
 
+/** Open alerts of a node above which its own events open no more; those of the control plane do. */
+const MAX_NODE_ALERTS = 256;
+
 /** Stores that events are written to: those of an open transaction, or of the database. */
 export interface EventParts {
   readonly events: Pick<EventStore, "add">;
-  readonly alerts: Pick<AlertStore, "open" | "close">;
+  readonly alerts: Pick<AlertStore, "open" | "close" | "countOf">;
   readonly orgAudits: Pick<OrgAuditStore, "add">;
 }
 
@@ -109,6 +112,8 @@ export function eventLog(
     await events.add(entry);
     const { opens, clears } = alertChange(entry);
     for (const type of clears) await alerts.close(node.uid, type);
+    const isFull = opens !== undefined && origin === "node" && (await alerts.countOf(node.uid)) >= MAX_NODE_ALERTS;
+    if (isFull) return entry;
     // A node whose clock is ahead must not keep an alert open beyond its lifetime.
     if (opens !== undefined) await alerts.open({ ...entry, timestamp: Math.min(entry.timestamp, nowMs / 1000) });
     return entry;

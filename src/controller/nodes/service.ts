@@ -27,7 +27,7 @@ import type { TombstoneStore } from "./tombstone-store.ts";
 export interface NodeParts extends EventParts {
   readonly nodes: NodeStore;
   readonly tombstones: Pick<TombstoneStore, "add">;
-  readonly alerts: Pick<AlertStore, "open" | "close" | "closeAll">;
+  readonly alerts: Pick<AlertStore, "open" | "close" | "closeAll" | "countOf">;
   readonly clusters: { get(fqdn: string): Promise<{ readonly members: readonly string[] } | undefined> };
 }
 

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { items } from "../../../support/control-plane/api-bench.ts";
+import { until } from "../../../support/control-plane/node-client.ts";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
 import { addNode, runController } from "../../../support/control-plane/running-controller.ts";
 
@@ -210,4 +211,43 @@ test("a node deregisters itself and nobody else, and its record stays", async ()
   expect(await deregistered(leaving.uid)).toEqual([]);
   expect(await deregistered(other.uid)).toMatchObject([{ nodeId: other.uid, level: "INFO", origin: "node" }]);
   expect(items(await get("/node")).map(({ uid }) => uid)).toEqual([leaving.uid, other.uid]);
+});
+
+test("a node numbers no record beyond what a number holds exactly, and its next ones are stored", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const push = (first: number, count: number) =>
+    session.peer.request("telemetry.push", {
+      stream: "audits",
+      first,
+      records: Array.from({ length: count }, () => ({})),
+    });
+  await expect(push(Number.MAX_SAFE_INTEGER, 3)).rejects.toMatchObject({ code: "invalid-body" });
+  expect(await push(1, 3)).toEqual({ last: 3 });
+  const most = Number.MAX_SAFE_INTEGER - 500;
+  expect(await push(most, 500)).toEqual({ last: most + 499 });
+  expect(await push(most, 500)).toEqual({ last: most + 499 });
+});
+
+test("a node opens at most 256 alerts, which hides none of the control plane's", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect();
+  const now = Math.floor(Date.now() / 1000);
+  const alert = (n: number) => ({
+    eventType: `Kind ${n}`,
+    level: "WARNING",
+    message: "",
+    timestamp: now,
+    state: "EXCEEDED",
+    details: {},
+  });
+  const records = Array.from({ length: 300 }, (_, n) => alert(n));
+  expect(await session.peer.request("telemetry.push", { stream: "events", first: 1, records })).toEqual({ last: 300 });
+  expect(await controller.alerts.find(node.uid)).toHaveLength(256);
+  await session.cut();
+  const types = async () => (await controller.alerts.find(node.uid)).map(({ eventType }) => eventType);
+  await until(async () => (await types()).includes("Node Disconnect"));
+  expect(await types()).toHaveLength(257);
 });
