@@ -14,7 +14,7 @@ const judgesSoon = (text: string): string =>
   [
     ["windowMs:6e5", "windowMs:3e4"],
     ["settleMs:15e3", "settleMs:5e3"],
-    ["againMs:12e4", "againMs:5e3"],
+    ["againMs:12e4", "againMs:15e3"],
   ].reduce((changed, [part = "", by = ""]) => replaced(changed, part, by), text);
 
 function replaced(text: string, part: string, by: string): string {
