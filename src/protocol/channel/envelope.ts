@@ -15,8 +15,11 @@ export const SESSION_BUDGET: BudgetLimits = {
   burstSeconds: 10,
   patienceSeconds: 60,
 };
-/** A message of a node counts as one more for each so many values in it: they cost more to check than their bytes. */
-export const VALUES_PER_MESSAGE = 50;
+/**
+ * A message of a node counts as one more for each so many values in it: they cost more to check than their bytes. A node that sends all
+ * that it has kept during an outage stays within the patience of the budget.
+ */
+export const VALUES_PER_MESSAGE = 200;
 /** The subprotocol token of the control channel (RFC 6455 §1.9). */
 export const SUBPROTOCOL = "holdfast.v1";
 export const PROTOCOL_VERSION = 1;
