@@ -42,7 +42,11 @@ test("a store moves from SQLite to PostgreSQL and back; nodes notice one reconne
   const { agent, controller, uid, port, options } = await startStage(dir);
   const raw = [await rawNode(controller, "raw1"), await rawNode(controller, "raw2")];
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "first" });
-  const { documents } = await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === "first");
+  const { documents } = await statusWhere(
+    agent,
+    "the tag and all documents arrived",
+    ({ tags, documents: { domain, keys } }) => tags["site"] === "first" && domain !== undefined && keys !== undefined,
+  );
   const versions: DocumentVersions[] = [];
   for (const node of raw) versions.push(await greet(node));
 
