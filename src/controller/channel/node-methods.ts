@@ -129,7 +129,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
 }
 
 /** A record costs as much work as a message, and hundreds of invalid ones fit in a few bytes. */
-const RECORDS_PER_MESSAGE = 25;
+export const RECORDS_PER_MESSAGE = 25;
 
 /** Returns the `exec` section that a node applies: its cluster's, if there is one. */
 async function containersOf(store: Tables, uid: string): Promise<unknown> {

@@ -42,7 +42,7 @@ export type NodeAudit = z.infer<typeof NodeAudit>;
 /** One sample a minute: `t` in Unix seconds, on the minute; `m` by metric name. */
 export const MetricSample = z.object({
   t: z.int().min(0),
-  m: boundedMap(z.number(), { minName: 0, maxName: 128, maxNames: 16_384 }),
+  m: boundedMap(z.number(), { minName: 0, maxName: 128, maxNames: 16_384, isPlain: Number.isFinite }),
 });
 export type MetricSample = z.infer<typeof MetricSample>;
 

@@ -10,11 +10,18 @@ export const ShadowValue = z.union([
 ]);
 export type ShadowValue = z.infer<typeof ShadowValue>;
 
+const MAX_TEXT = 4096;
+
+function isScalar(value: unknown): boolean {
+  if (typeof value === "string") return value.length <= MAX_TEXT;
+  return typeof value === "boolean" || Number.isFinite(value);
+}
+
 /**
  * Flat map of reported keys; a key may contain dots, and an interface name inside it too. More names than this do not fit into the largest
  * shadow.
  */
-export const ShadowMap = boundedMap(ShadowValue, { minName: 1, maxName: 128, maxNames: 16_384 });
+export const ShadowMap = boundedMap(ShadowValue, { minName: 1, maxName: 128, maxNames: 16_384, isPlain: isScalar });
 export type ShadowMap = z.infer<typeof ShadowMap>;
 
 /** Largest reported shadow, as JSON. */

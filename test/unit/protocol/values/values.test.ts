@@ -63,7 +63,7 @@ test("a uid is converted to lower case", () => {
   expect(Uid.parse("0B5E6A9E-31A7-4A1C-9A52-7F6D2D9F3C11")).toBe("0b5e6a9e-31a7-4a1c-9a52-7f6d2d9f3c11");
 });
 
-const Map3 = boundedMap(z.number(), { minName: 1, maxName: 4, maxNames: 3 });
+const Map3 = boundedMap(z.number(), { minName: 1, maxName: 4, maxNames: 3, isPlain: (value) => value === 1 });
 
 test.each([
   ["three members", { a: 1, b: 2, c: 3 }, undefined],
