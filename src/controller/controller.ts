@@ -316,7 +316,9 @@ async function open(settings: ControllerSettings, deps: StateDeps): Promise<Cont
     speedTest: new SpeedTest(store, speedTestTokens),
     log: channelLog,
   });
-  const serveApi = getRequestListener((request, { incoming }) => api.fetch(request, { source: sources.of(incoming) }));
+  const serveApi = getRequestListener((request, { incoming }) => api.fetch(request, { source: sources.of(incoming) }), {
+    overrideGlobalObjects: false,
+  });
   const streamUpgrades = new StreamUpgrades({
     streams,
     clock,
