@@ -42,9 +42,9 @@ export const api: Bench = {
       const compressed = await client.call("GET", "/openapi.json", undefined, packed);
       return [
         figure(`list of ${NODES} nodes with projections, p99`, percentile(lists, 99), "ms", { most: 150 }),
-        figure(`list of ${NODES} nodes with projections and one key, compressed`, bytes / 1e6, "MB", { most: 1 }),
-        // UIDs and keys are 1.45 MB of random bytes.
-        { what: `list of ${NODES} nodes with projections and all keys, compressed`, value: withKeys / 1e6, unit: "MB" },
+        // UIDs and keys are 1.45 MB of random bytes, which no coding makes shorter.
+        figure(`list of ${NODES} nodes with projections, compressed`, withKeys / 1e6, "MB", { most: 1 }),
+        { what: `list of ${NODES} nodes with projections and one key, compressed`, value: bytes / 1e6, unit: "MB" },
         figure("one node during lists, p99", percentile(beside, 99), "ms", { most: 50 }),
         figure("one node, p99", percentile(reads, 99), "ms", { most: 5 }),
         figure(`V2 items written by ${WRITERS} clients`, writes, "/s", { least: 500 }),
