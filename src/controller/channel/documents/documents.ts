@@ -133,7 +133,7 @@ export function documents({
   const putChanged = async (tx: DocumentParts, contents: readonly Content[]): Promise<readonly DocumentId[]> => {
     const rows = await tx.documents.hashes([...new Set(contents.map(([{ node }]) => node))]);
     const hashes = new Map(rows.map((row) => [keyOf(row), row.hash]));
-    // Versions count on for each name, whatever its subject.
+    // All subjects of a name share one series of versions.
     const highest = new Map<string, number>();
     for (const { node, name, version } of rows) {
       const key = `${node} ${name}`;
