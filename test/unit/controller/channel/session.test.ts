@@ -147,7 +147,7 @@ test("a message may be charged as many, which pauses reading", async () => {
 
 test("a message full of values is charged as many, which pauses reading", async () => {
   const { clock, node, beats, refused } = await openSession();
-  // Three that a message may hold are more than a burst.
+  // Each is just below the limit of 1 MiB; three exceed the burst.
   const values = Array.from({ length: VALUES_PER_MESSAGE * 0.48 * BURST_MESSAGES }, () => 0);
   for (const id of [1, 2, 3]) node.send(JSON.stringify({ jsonrpc: "2.0", id, result: values }));
   await until(() => node.bufferedAmount === 0, "all to be sent");
