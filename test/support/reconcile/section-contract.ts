@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { PlannedStep, Prepared, Reconciler, View } from "../../../src/agent/reconcile/section.ts";
 import { Issue } from "../../../src/protocol/documents/reconcile.ts";
+import { runs } from "../sample.ts";
 import { SHADOW_MAX_BYTES } from "../../../src/protocol/values/shadow.ts";
 
 /** A section over a machine of its own, created for each run. */
@@ -18,7 +19,7 @@ export interface Arbitraries<Disturbance> {
   /** Values of the section in documents, with valid and invalid items. */
   readonly raws: fc.Arbitrary<unknown>;
   readonly disturbances: fc.Arbitrary<Disturbance>;
-  /** Runs of each property; 50 when absent. */
+  /** Runs of each property; `runs(200)` when absent. */
   readonly numRuns?: number;
 }
 
@@ -30,7 +31,7 @@ const signal = new AbortController().signal;
 export function contract<Disturbance>(
   name: string,
   make: () => Subject<Disturbance> | Promise<Subject<Disturbance>>,
-  { raws, disturbances, numRuns = 50 }: Arbitraries<Disturbance>,
+  { raws, disturbances, numRuns = runs(200) }: Arbitraries<Disturbance>,
 ): void {
   const holds = <Values extends [unknown, ...unknown[]]>(
     arbitraries: { [Key in keyof Values]: fc.Arbitrary<Values[Key]> },
