@@ -248,9 +248,12 @@ describe("holdfast reset", () => {
       { uid: again, online: true },
     ]);
 
+    // The order stays while the agent waits for the answer to its report.
+    controller.process.kill("SIGSTOP");
     const ordered = runVerb(["reset", "--factory", "--yes", "--run", agent.runDir, "--timeout", "5"]);
     await waitFor("the order is on disk", () => existsSync(join(agent.stateDir, "reset.json")));
     await agent.end("SIGKILL");
+    controller.process.kill("SIGCONT");
     const next = await startAgent(join(dir, "node"));
     await ordered;
     expect((await next.status()).node).toBeNull();

@@ -196,8 +196,7 @@ test("the next agent resumes the downloads of a killed one where they were", asy
   expect(namesIn(successor, "resumed")).toEqual(["a.img"]);
   expect(readFileSync(join(successor.stateDir, "data-store/resumed/a.img")).equals(files.content)).toBe(true);
   expect(files.ranges.slice(seen)).toEqual([expect.stringMatching(/^bytes=[1-9]\d*-/)]);
-  const task = (await tasksOf(locally(successor))).find((one) => one.id === id);
-  expect(task?.status).toBe("Completed");
+  await untilStatus(locally(successor), id, "Completed");
 });
 
 test("fetches from this machine only with permission, and reports the reason", async () => {
