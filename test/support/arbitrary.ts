@@ -50,7 +50,7 @@ export function validValues(schema: z.core.$ZodType): fc.Arbitrary<unknown> {
     case "default":
       return validValues(def.innerType);
     case "pipe":
-      // What is checked first has no form of its own.
+      // The transform of `z.preprocess` has no form of its own.
       return validValues(def.in._zod.def.type === "transform" ? def.out : def.in).filter(
         (value) => z.safeParse(schema, value).success,
       );

@@ -339,7 +339,7 @@ const BESIDE_EACH_OTHER: Readonly<Record<string, () => Promise<void>>> = {
   },
 };
 
-test("claims that are proved beside each other", async () => {
+test("at once, each on a store of its own: faults of PostgreSQL, killed and second controllers, and a newer store", async () => {
   await atOnce(
     Object.entries(BESIDE_EACH_OTHER),
     ([claim]) => claim,

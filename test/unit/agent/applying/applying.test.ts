@@ -11,6 +11,7 @@ import { InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import type { Config } from "../../../../src/protocol/documents/documents.ts";
+import { advanceUntil } from "../../../support/advance-until.ts";
 import { ScriptedProver, testProof } from "../../../support/reconcile/commit.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
@@ -216,10 +217,9 @@ test("a change under verification is a notice, and an issue while a target is un
   expect(reason).toMatchObject({ section: "network", notice: true });
   prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
   prover.isSilent = false;
-  const graver = await waitFor("that is reported", async () => {
-    await clock.advance(1000);
-    return applying.why().reasons.find(({ message }) => message.includes("connection timed out"));
-  });
+  const graver = await advanceUntil("that is reported", clock, () =>
+    applying.why().reasons.find(({ message }) => message.includes("connection timed out")),
+  );
   expect(graver).toMatchObject({ code: "unconfirmed" });
   expect(graver).not.toHaveProperty("notice");
 });
