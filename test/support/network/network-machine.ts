@@ -46,10 +46,11 @@ const SETUP = `mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link
 type Options = Omit<ChildOptions, "dir">;
 type OnFinished = (end: () => void) => void;
 
-/** Removes other namespaces, every link but `lo`, every rule of policy routing and every table of nftables. */
+/** Removes other namespaces, links but `lo`, routes without a link, rules of policy routing and tables of nftables. */
 const RESET = `for space in $(ls /run/netns 2>/dev/null); do ip netns delete $space; done
 echo 0 > /proc/sys/net/ipv4/ip_forward
 for link in $(ls /sys/class/net); do [ $link = lo ] || ! [ -e /sys/class/net/$link ] || ip link delete $link; done
+for kind in unreachable blackhole prohibit throw; do ip -4 route flush table all type $kind; done
 ip rule flush; ip rule add priority 32766 lookup main; ip rule add priority 32767 lookup default
 nft flush ruleset`;
 
@@ -76,8 +77,9 @@ export async function networkMachine(
   onFinished: OnFinished = onTestFinished,
 ): Promise<NetworkMachine> {
   mkdirSync(join(dir, "run"), { recursive: true });
-  const script = `${SETUP} && ${prepare} && echo up && exec sleep infinity`;
-  const holder = spawn("unshare", [...USER, ...OWN, "sh", "-c", script], { stdio: ["ignore", "pipe", "inherit"] });
+  // cat(1) ends with this process, at the latest.
+  const script = `${SETUP} && ${prepare} && echo up && exec cat`;
+  const holder = spawn("unshare", [...USER, ...OWN, "sh", "-c", script], { stdio: ["pipe", "pipe", "inherit"] });
   onFinished(() => void holder.kill("SIGKILL"));
   await once(holder.stdout, "data");
   const [pid = ""] = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8").split(" ");
