@@ -18,21 +18,21 @@ const LEASED = lanSection({ nic: "eth0", dhcp: true });
 const isAside = (line: string): boolean => line.includes("/conf/eth0/promote_secondaries:");
 
 /** The tested scenarios, each by the name of its machine. */
-const NAMES: readonly string[] = [
+const NAMES = [
   "moves",
-  ...sampleOf(["same", "kept"], 1, "transitions of a WAN"),
-  ...sampleOf(["silent", "astray", "renewed", "lost"], 1, "faults of a leased WAN"),
-];
+  ...sampleOf(["same", "kept"] as const, 1, "transitions of a WAN"),
+  ...sampleOf(["silent", "astray", "renewed", "lost"] as const, 1, "faults of a leased WAN"),
+] as const;
 const stage = networkStage(Object.fromEntries(NAMES.map((name) => [name, []])));
 
 /** Tests a scenario on its machine, beside the others. */
-function scenario(name: string, title: string, run: (machine: EdgeMachine) => Promise<void>): void {
+function scenario(name: (typeof NAMES)[number], title: string, run: (machine: EdgeMachine) => Promise<void>): void {
   const add = UNDER_UNITS ? test : test.concurrent;
   if (NAMES.includes(name)) add(title, async () => run(await machineOf(name)), 420_000);
 }
 
 /** The machine of a test. Where systemd runs the clients there is one for all machines, which have its unit for `eth0` in turn. */
-async function machineOf(name: string): Promise<EdgeMachine> {
+async function machineOf(name: (typeof NAMES)[number]): Promise<EdgeMachine> {
   const machine = stage.machine(name);
   if (!UNDER_UNITS) return machine;
   for (const other of NAMES) await stage.lab.endAgent(other);
