@@ -1,8 +1,7 @@
-import { randomUUID } from "node:crypto";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { askStanding } from "../../../src/agent/session/standing.ts";
+import { standingAsker } from "../../../src/agent/offline/offline.ts";
 import { toError } from "../../../src/errors.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostDialler } from "../../../src/host/net/dial.ts";
@@ -81,8 +80,7 @@ export async function runUpgrade(
         isChangeLeft: () => Promise.resolve(false),
         targets: () => Promise.resolve(undefined),
         probe: hostProbe({
-          askStanding: (...asked) =>
-            askStanding({ clock, files, stateDir: state, bootId: randomUUID(), version: ownVersion }, ...asked),
+          askStanding: standingAsker(state),
           dialler: (proxies) => hostDialler(clock, proxies, resolve),
           resolve,
         }),
