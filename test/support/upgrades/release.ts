@@ -1,8 +1,6 @@
 import { createHash, createHmac, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { Ed25519PublicKey, thumbprint } from "../../../src/protocol/values/keys.ts";
-import { rawTar, type RawEntry } from "../data-store/raw-tar.ts";
+import type { RawEntry } from "../data-store/raw-tar.ts";
 
 export const NOW = Date.UTC(2026, 10, 21, 12) / 1000;
 export const OWN = { version: "0.1.0", build: "20261101-120000.0123456789ab" };
@@ -72,18 +70,4 @@ export const sha256 = (bytes: Buffer): string => createHash("sha256").update(byt
 /** Returns the bytes of all files of a package. */
 export function unpackedSizeOf(entries: readonly RawEntry[]): number {
   return entries.reduce((sum, { data = "" }) => sum + Buffer.byteLength(data), 0);
-}
-
-/** Writes a valid release into a directory; returns its manifest's path. */
-export function writeRelease(
-  dir: string,
-  key: ReleaseKey,
-  { entries = GOOD_ENTRIES, changes = {} }: { entries?: readonly RawEntry[]; changes?: Record<string, unknown> } = {},
-): string {
-  const archive = rawTar(entries);
-  mkdirSync(dir, { recursive: true });
-  writeFileSync(join(dir, "holdfast.tar"), archive);
-  const claims = { ...claimsOf(archive, "holdfast.tar", unpackedSizeOf(entries)), ...changes };
-  writeFileSync(join(dir, "manifest.jws"), `${rawJws(key, JSON.stringify(claims))}\n`);
-  return join(dir, "manifest.jws");
 }
