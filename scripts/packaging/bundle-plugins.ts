@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { Plugin } from "esbuild";
 
-// A named import of `z` holds all of zod, every language included; of a namespace the bundler keeps what is used: 2 MB of an agent.
+/** Turns the import of `z` into that of a namespace, of which the bundler keeps only what is used: an agent takes 2 MB less memory. */
 export const zodAsNamespace: Plugin = {
   name: "zod-as-namespace",
   setup(bundler) {
@@ -12,9 +12,10 @@ export const zodAsNamespace: Plugin = {
   },
 };
 
-// The imports of a bundle are all at its top, so every program would load what any of them needs, http2 and readline
-// among it; and an `import` of http reads every export, one of which is a getter that loads the whole of fetch. Fetched in
-// the place where they are imported, and name by name, an agent is spared 8 MB.
+/**
+ * Loads Node's modules when they are first used, export by export: an agent takes 8 MB less memory. The imports of a bundle are all at its
+ * top, so every program would load the modules of all; and an import of http reads every export, of which one loads all of fetch.
+ */
 export const builtinsOnFirstUse: Plugin = {
   name: "builtins-on-first-use",
   setup(bundler) {
@@ -37,7 +38,7 @@ export const builtinsOnFirstUse: Plugin = {
   },
 };
 
-// The logger's worker threads, of which none is ever asked for: its module loads all there is of them, 1.5 MB of every program.
+/** Replaces the logger's worker threads, which nothing uses, by a class that throws: every program takes 1.5 MB less memory. */
 export const noLogTransports: Plugin = {
   name: "no-log-transports",
   setup(bundler) {
