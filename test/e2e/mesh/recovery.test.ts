@@ -78,7 +78,7 @@ test("unauthenticated clients of a gateway get nothing, and are counted", async 
   await talk(flow, "untouched");
 });
 
-/** Faults of gateways and of the ways to them; the tests are a sample. */
+/** Faults of gateways and of the paths to them; the tests are a sample. */
 const FAULTS: Readonly<Record<string, () => Promise<void>>> = {
   "leaves a gateway that accepts and stays silent, and uses it again when it answers": async () => {
     const { lab } = stage;

@@ -38,7 +38,7 @@ test("reverts and counts changes of our entries by other programs", async () => 
       machine.sh(line);
       // It may be reverted before the next poll.
       await waitFor("it is counted", async () => driftsOf(await machine.reported()) > before, LIMIT_MS);
-      await waitFor(`${line} is put back for the ${time}. time`, isBack, LIMIT_MS);
+      await waitFor(`${line} is reverted for the ${time}. time`, isBack, LIMIT_MS);
     }
   }
 });
@@ -63,7 +63,7 @@ const NEW = [
 ].join("\n");
 
 /** Failures of a tool, with their reason. */
-const WAYS = [
+const FAILURES = [
   { fail: (tools: WrappedTools) => tools.failAfter("ip", 0), named: /ip: / },
   { fail: (tools: WrappedTools) => tools.failAfter("nft", 0), named: /nft: / },
 ];
@@ -75,7 +75,7 @@ test("a tool that fails in the middle of a change leaves the old network, and th
   await machine.lab.endAgent("a");
   await machine.start(tools.within);
   await machine.untilOnline();
-  for (const { fail, named } of WAYS) {
+  for (const { fail, named } of FAILURES) {
     await machine.apply(before);
     const old = machine.state();
     const logged = machine.log().length;
@@ -107,7 +107,7 @@ test("an interface that disappears in the middle of a change affects nothing els
   await machine.untilOnline();
   expect(machine.reachesController()).toBe(true);
   expect(machine.paths().addresses.join("\n")).toContain("192.168.1.2");
-  await waitFor("the node says what it lacks", async () => {
+  await waitFor("the node reports what it lacks", async () => {
     const { network } = (await machine.status()).sections;
     return JSON.stringify(network).includes("eth1");
   });

@@ -143,7 +143,7 @@ test("a node without a session before has none to lose, and is done once there i
   await waitFor("it is on trial", async () => (await stage.answers()) === NEW);
   await first.stop();
   const short = stage.begin({ windowMs: 1000, maxElapsedMs: 100 });
-  await waitFor("it says what it waits for", () => short.said().includes("waits for a session"));
+  await waitFor("it reports what it waits for", () => short.said().includes("waits for a session"));
   const polls = stage.pollCount();
   await waitFor("it looks for longer than the window", () => stage.pollCount() > polls + 15);
   expect(stage.standing()?.state).toBe("IN_PROGRESS");

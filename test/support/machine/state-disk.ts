@@ -60,7 +60,7 @@ export async function onDisk(size: string, options: Pick<ProgramOptions, "within
   return { dir, port, controller, home, agent, uid, state };
 }
 
-/** Ways to damage the content of a file. */
+/** Damages to the content of a file, by name. */
 export const DAMAGES: readonly (readonly [string, (content: Buffer) => Buffer])[] = [
   ["cut short", (content) => content.subarray(0, content.length >> 1)],
   ["zeroed", (content) => Buffer.alloc(content.length)],

@@ -240,7 +240,7 @@ export class UpgradeStage {
     const print = (line: string): void => void (output += `${line}\n`);
     const ended = runUpgrade(this.#work(limits), print, ending.signal).then((code) => ({ code, output }));
     const stop = (): Promise<UpgradeResult> => {
-      ending.abort(new Error("told to stop"));
+      ending.abort(new Error("stopped by the test"));
       return ended;
     };
     onTestFinished(async () => void (await stop()));
