@@ -1,8 +1,10 @@
+import { execFile } from "node:child_process";
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
+import { promisify } from "node:util";
 import { afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import {
@@ -185,6 +187,10 @@ test("Ctrl-C on the command line cancels a transfer, and a second one leaves it 
   await begun("second");
   // A node that does not answer delays nobody.
   agent.process.kill("SIGSTOP");
+  await waitFor("a request to wait for the agent", async () => {
+    const { stdout } = await promisify(execFile)("ss", ["-xlH", "src", join(agent.runDir, "admin.sock")]);
+    return /^u_str +LISTEN +[1-9]/.test(stdout);
+  });
   second.child.kill("SIGINT");
   await second.until(/cancelling/);
   second.child.kill("SIGINT");

@@ -57,7 +57,8 @@ async function untilEnded(
 ): Promise<DataStoreTask | undefined> {
   let awaySince: number | undefined;
   while (!signal.aborted) {
-    const task = await readTask(call, id).catch((error: unknown) => {
+    const task = await readTask({ ...call, signal }, id).catch((error: unknown) => {
+      if (signal.aborted) return undefined;
       awaySince ??= call.clock.elapsed();
       if (!isAbsent(error) || call.clock.elapsed() - awaySince > AWAY_MS) throw error;
       return undefined;
