@@ -30,6 +30,8 @@ export const Rollback = z.object({
   gateways: z.array(z.string().max(300)).max(64).optional(),
   /** Duration for which the control plane was unreachable, if no other target explains it. */
   silentMs: z.number().optional(),
+  /** No target was missed, but the window had ended: the machine slept, or was too busy. */
+  isLate: z.boolean().optional(),
   /** A gateway was reached and only the control plane was not. */
   isHeard: z.boolean().optional(),
   mode: WindowMode,

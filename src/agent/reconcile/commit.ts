@@ -79,6 +79,8 @@ const ATTEMPT_MS = 5000;
 /** Shorter, so that evidence exists early. */
 const FIRST_ATTEMPT_MS = 3000;
 const EVERY_MS = 1000;
+/** Age from which the last attempt says nothing about the end of a window. */
+const STALE_MS = 15_000;
 const LATE = new DOMException("no answer in time", "TimeoutError");
 
 /** Confirmed commit of this machine: one window at a time, the last proven configuration, and the held change. */
@@ -93,6 +95,8 @@ export class Commit {
   /** Milliseconds since boot. */
   #appliedAt = 0;
   #unreached: readonly Unreached[] = [];
+  /** End of the last attempt. Milliseconds since boot. */
+  #triedAt = -Infinity;
   #lastRollback: Rollback | undefined;
   /** The pending change whose end is recorded. */
   #notedId: string | undefined;
@@ -195,6 +199,7 @@ export class Commit {
     await checkpoint.open(entries, openedAt, window);
     this.#asked = undefined;
     this.#unreached = [];
+    this.#triedAt = -Infinity;
     try {
       this.#watcher = await this.#options.watch(checkpoint.pending?.id ?? "", asked.seconds * 1000, signal);
     } catch (error) {
@@ -272,7 +277,9 @@ export class Commit {
     await this.#decideRollback(id, window, reason);
     if (reason === "superseded" || id === this.#notedId) return;
     this.#notedId = id;
-    const about = { reason, failure, unreached: this.#unreached, at: this.#options.clock.now() };
+    const { clock } = this.#options;
+    const isUntried = clock.sinceBoot() - this.#triedAt > STALE_MS;
+    const about = { reason, failure, unreached: this.#unreached, isUntried, at: clock.now() };
     await this.#note(window.guards, rollbackOf(window, about));
   }
 
@@ -376,17 +383,17 @@ export class Commit {
     const { window } = this;
     if (window === undefined) return undefined;
     if (!window.before.session && !this.#hasSession) {
-      this.#unreached = [{ target: "control plane", message: "there was no session before the change, and none came" }];
+      this.#tried([{ target: "control plane", message: "there was no session before the change, and none came" }]);
       return undefined;
     }
     const unreached = await this.#attempt(window, signal);
     if (unreached === undefined) return undefined;
-    this.#unreached = unreached;
+    this.#tried(unreached);
     if (unreached.length === 0) {
       const verdict = await verdictOf(observe, signal);
       if (verdict.is === "as-applied") return this.#after({ type: "proved" });
       if (verdict.is === "failed") return { is: "failed", reason: "step-failed", failure: verdict.failure };
-      this.#unreached = verdict.unreached;
+      this.#tried(verdict.unreached);
       return undefined;
     }
     // Stored for the guard or a later agent; a network needs time to settle after a change.
@@ -394,6 +401,11 @@ export class Commit {
       await this.#options.checkpoint.setWindow({ ...window, unreached: evidenceText(unreached) });
     }
     return undefined;
+  }
+
+  #tried(unreached: readonly Unreached[]): void {
+    this.#unreached = unreached;
+    this.#triedAt = this.#options.clock.sinceBoot();
   }
 
   /** Tries once to reach all targets; undefined if it was cut short. */

@@ -93,7 +93,8 @@ export class HeldChange {
     this.#isToBeJudged = false;
     const held = this.#held;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
-    const { code } = held.last;
+    const { code, isLate = false } = held.last;
+    if (isLate && held.attempts < MAX_ATTEMPTS) return this.#tryAgain(held);
     if (code === "not-kept" || code === "reverted") this.#run(() => this.#refuse(held));
     else if (code === "not-proven" || code === "step-failed") this.#run(() => this.#refuseIfReached(held));
   }
@@ -110,9 +111,7 @@ export class HeldChange {
       this.#run(() => this.#refuse(held));
       return;
     }
-    this.#options.log.info({ attempts: held.attempts, after: held.last.code }, "trying a rolled-back change again");
-    this.#isReleased = true;
-    this.#options.onRelease();
+    this.#tryAgain(held);
   }
 
   /** Removes the held change: it was proven, or requested again. */
@@ -127,6 +126,12 @@ export class HeldChange {
   close(): void {
     this.#cancelTimer();
     this.#ending.abort();
+  }
+
+  #tryAgain({ attempts, last: { code } }: Withheld): void {
+    this.#options.log.info({ attempts, after: code }, "trying a rolled-back change again");
+    this.#isReleased = true;
+    this.#options.onRelease();
   }
 
   async #refuseIfReached(held: Withheld): Promise<void> {

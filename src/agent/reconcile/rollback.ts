@@ -5,6 +5,7 @@ import type { Unreached } from "./prover.ts";
 import type { Failure } from "./work.ts";
 
 const MAX_EVIDENCE = 2000;
+const UNTRIED = "the machine slept or was too busy to prove anything before the confirm window ended";
 
 /** Details of a window's end. */
 export interface WindowEnded {
@@ -13,14 +14,18 @@ export interface WindowEnded {
   readonly failure: Failure | undefined;
   /** Targets that the last attempt did not reach. */
   readonly unreached: readonly Unreached[];
+  /** True if no attempt ended shortly before the end: the machine slept, or did something else. */
+  readonly isUntried: boolean;
   /** Unix milliseconds. */
   readonly at: number;
 }
 
 /** Builds the record of a change that is about to be rolled back. Pure. */
-export function rollbackOf(window: Window, { reason, failure, unreached, at }: WindowEnded): Rollback {
+export function rollbackOf(window: Window, { reason, failure, unreached, isUntried, at }: WindowEnded): Rollback {
   const { mode, isLocal, versions } = window;
-  const evidence = failure?.error.message ?? endText(reason, window, unreached);
+  // Targets that were reached after the end were late, not missed.
+  const isLate = reason === "not-proven" && (isUntried || unreached.length === 0);
+  const evidence = failure?.error.message ?? (isLate ? UNTRIED : endText(reason, window, unreached));
   const before = reason === "interrupted" || reason === "rebooted" ? window.unreached : undefined;
   const { kind, subject } = failure?.step ?? { kind: "", subject: "" };
   return {
@@ -29,7 +34,7 @@ export function rollbackOf(window: Window, { reason, failure, unreached, at }: W
     code: reason,
     evidence: withTry(evidence, before).slice(0, MAX_EVIDENCE),
     ...(before === undefined ? {} : { wasTried: true }),
-    ...(reason === "not-proven" ? missedIn(unreached, window) : {}),
+    ...(isLate ? { isLate } : reason === "not-proven" ? missedIn(unreached, window) : {}),
     ...(failure === undefined ? {} : { step: { kind: kind.slice(0, 64), subject: subject.slice(0, 512) } }),
     mode,
     isLocal,
@@ -43,7 +48,7 @@ function missedIn(
   unreached: readonly Unreached[],
   { before: { gateways }, seconds }: Window,
 ): Pick<Rollback, "gateways" | "isHeard" | "silentMs"> {
-  if (unreached.length === 0 || unreached.some(({ isHere }) => isHere === true)) return {};
+  if (unreached.some(({ isHere }) => isHere === true)) return {};
   if (gateways.length === 0) return { silentMs: seconds * 1000 };
   if (unreached.every(({ isGateway }) => isGateway === true)) return { gateways: [...gateways] };
   return unreached.some(({ isGateway }) => isGateway === true) ? {} : { isHeard: true };
@@ -64,10 +69,8 @@ function endText(
   unreached: readonly Unreached[],
 ): string {
   switch (reason) {
-    case "not-proven": {
-      const text = evidenceText(unreached);
-      return text === "" ? `nothing was proven within ${seconds} s` : text;
-    }
+    case "not-proven":
+      return evidenceText(unreached);
     case "not-kept":
       return `the trial of ${seconds / 60} min ended without a confirmation`;
     case "reverted":

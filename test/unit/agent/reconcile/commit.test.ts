@@ -116,6 +116,31 @@ describe("a permanent change", () => {
     expect(one.a()).toBe("newer");
   });
 
+  test("whose window passes while the machine sleeps is applied again at once", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    const wanted = one.want({ model: { a: "new" } });
+    await waitFor("it is being proven", () => one.state() === "proving" && one.prover.attempts > 1);
+    one.clock.sleepMachine(60_000);
+    one.prover.unreached = [];
+    await one.clock.advance(1000);
+    await wanted;
+    await one.until("new");
+    await one.engine.idle();
+    expect(one.rollbacks).toMatchObject([{ code: "not-proven", isLate: true }]);
+    expect(one.rollbacks[0]?.evidence).toContain("slept or was too busy");
+    expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
+  });
+
+  test("whose targets are reached only after its window is refused after three times", async () => {
+    const one = await proven();
+    one.prover.onAttempt = () => one.clock.sleepMachine(60_000);
+    await one.want({ model: { a: "new" } });
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
+    expect(one.commit.heldChange.current).toMatchObject({ attempts: 3, last: { isLate: true } });
+    expect([one.a(), one.rollbacks.length]).toEqual(["old", 3]);
+  });
+
   test("after whose rollback nothing is reached either is retried when a session returns", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
