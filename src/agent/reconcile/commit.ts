@@ -79,7 +79,7 @@ const ATTEMPT_MS = 5000;
 /** Shorter, so that evidence exists early. */
 const FIRST_ATTEMPT_MS = 3000;
 const EVERY_MS = 1000;
-/** Age from which the last attempt says nothing about the end of a window. */
+/** Age from which the last attempt proves nothing about the end of a window. */
 const STALE_MS = 15_000;
 const LATE = new DOMException("no answer in time", "TimeoutError");
 
