@@ -163,16 +163,19 @@ function foundAt(before: Standing, found: Found | undefined, now: number): reado
 
 /** Waits until it is known whether the engine is shutting down. */
 function stopped(before: Standing, id: string, now: number): Standing {
-  const { goal, found, job } = before;
-  if (job !== undefined || found?.id !== id || goal.is !== "kept" || goal.execType !== "service") return before;
+  const { goal, found } = before;
+  if (isReplacing(before) || found?.id !== id || goal.is !== "kept" || goal.execType !== "service") return before;
   const reason = "it was stopped at the container engine";
   const retry: Retry = { at: now + STOP_GRACE_MS, since: now, after: "stop", reason };
   return { ...before, found: { ...found, is: "stopped" }, retry };
 }
 
+/** Reports whether a job may stop the container itself; tidying stops only others. */
+const isReplacing = ({ job }: Standing): boolean => job !== undefined && job.kind !== "tidy";
+
 /** Reports whether nothing changed since it was stopped at the engine. */
-function isStopped({ found, job, retry }: Standing, id: string): boolean {
-  return job === undefined && found?.id === id && retry?.after === "stop";
+function isStopped(standing: Standing, id: string): boolean {
+  return !isReplacing(standing) && standing.found?.id === id && standing.retry?.after === "stop";
 }
 
 /** Waits for the engine, which may restart the container itself. */
@@ -236,7 +239,8 @@ function ended(
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
     // A start requested meanwhile does not wait for the engine's restart.
     if (job.kind === "tidy" && before.isRestarting) return { ...after, ...fresh };
-    if (job.kind === "tidy") return { ...after, ...fresh, retry: afterTidying(before, found, now) };
+    // A retry that began meanwhile is that of a stop at the engine.
+    if (job.kind === "tidy") return { ...after, ...fresh, retry: before.retry ?? afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
     // The run may have ended before the first observation.
@@ -255,9 +259,9 @@ function ended(
 }
 
 /** Returns when to re-check failed clean-ups and pending restarts by the engine. */
-function afterTidying({ failures, retry }: Standing, found: Found | undefined, now: number): Retry | undefined {
+function afterTidying({ failures }: Standing, found: Found | undefined, now: number): Retry | undefined {
   if (found?.is === "restarting") {
-    return { at: now + ENGINE_BACKOFF_MS, since: now, after: "crash", reason: retry?.reason ?? "it ended" };
+    return { at: now + ENGINE_BACKOFF_MS, since: now, after: "crash", reason: "it ended" };
   }
   if (found?.isUntidy !== true) return undefined;
   const reason = "a previous container is not removed yet";

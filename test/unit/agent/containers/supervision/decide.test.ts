@@ -237,6 +237,25 @@ describe("a service", () => {
     expect(on.effects).toEqual([{ do: "note-by-hand", hash: undefined }]);
   });
 
+  test.each([
+    ["before its name is put right", 2, 3001],
+    ["while its name is put right", 3002, 3001],
+  ])("stopped at the engine stays stopped, known as such %s", (_what, endsAt, judgedAt) => {
+    const untidy: Found = { ...running(), isUntidy: true };
+    const up = run(beginning(untidy, undefined), [{ is: "wanted", goal: service() }, 0]);
+    expect(begun(up.effects)).toMatchObject([{ kind: "tidy" }]);
+    const judged: [Event, number] = [{ is: "stopped-outside", id: "1" }, judgedAt];
+    const ended: [Event, number] = [done(1, stopped()), endsAt];
+    const off = run(
+      up.standing,
+      [{ is: "exited", found: stopped(), code: 0 }, 1],
+      [{ is: "stopped", id: "1" }, 1],
+      ...(endsAt < judgedAt ? [ended, judged] : [judged, ended]),
+    );
+    expect(off.effects).toEqual([{ do: "note-by-hand", hash: "a" }]);
+    expect(run(off.standing, [{ is: "tick" }, 1e6]).effects).toEqual([]);
+  });
+
   test.each([true, false])("stopped with its engine runs again (the engine restarts it: %s)", (engineRestarts) => {
     const goal = service({ engineRestarts });
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal }, 0]).standing;
@@ -411,7 +430,7 @@ test("in any order of events, does one thing at a time, starts nothing forbidden
             take({ is: "exited", found, code: 1 });
             break;
           case "stopped-outside":
-            if (found?.is !== "running" || job !== undefined) break;
+            if (found?.is !== "running" || (job !== undefined && job.kind !== "tidy")) break;
             found = { ...found, is: "stopped" };
             take({ is: "exited", found, code: 0 });
             take({ is: "stopped", id: found.id });
