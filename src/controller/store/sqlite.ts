@@ -1,4 +1,4 @@
-import { backup, DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { backup, DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite";
 import {
   Kysely,
   SqliteAdapter,
@@ -190,7 +190,8 @@ const MAX_PREPARED = 500;
 
 interface Prepared {
   readonly statement: StatementSync;
-  readonly isReader: boolean;
+  /** Undefined if the statement returns no rows. */
+  readonly rowOf: RowMaker | undefined;
 }
 
 class SqliteConnection implements DatabaseConnection {
@@ -213,9 +214,9 @@ class SqliteConnection implements DatabaseConnection {
 
   run(text: string, parameters: readonly unknown[] = []): QueryResult<unknown> {
     try {
-      const { statement, isReader } = this.#prepare(text);
+      const { statement, rowOf } = this.#prepare(text);
       const values = parameters.map(bindable);
-      if (isReader) return { rows: statement.all(...values) };
+      if (rowOf !== undefined) return { rows: statement.all(...values).map(rowOf) };
       const { changes, lastInsertRowid } = statement.run(...values);
       return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
     } catch (error) {
@@ -232,7 +233,9 @@ class SqliteConnection implements DatabaseConnection {
       return known;
     }
     const statement = this.#sql.prepare(text);
-    const prepared = { statement, isReader: statement.columns().length > 0 };
+    const columns = statement.columns().map(({ name }) => name);
+    statement.setReturnArrays(true);
+    const prepared = { statement, rowOf: columns.length > 0 ? rowMaker(columns) : undefined };
     this.#prepared.set(text, prepared);
     for (const oldest of this.#prepared.keys()) {
       if (this.#prepared.size <= MAX_PREPARED) break;
@@ -240,6 +243,19 @@ class SqliteConnection implements DatabaseConnection {
     }
     return prepared;
   }
+}
+
+/** Makes an object of the values of a row, which are in the order of the columns. */
+type RowMaker = (values: Readonly<Record<number, SQLOutputValue>>) => Readonly<Record<string, SQLOutputValue>>;
+
+/** Makes objects of one shape: those of `node:sqlite` have none that the engine remembers, so they are slow to make and to read. */
+function rowMaker(columns: readonly string[]): RowMaker {
+  const shape: Record<string, SQLOutputValue> = Object.fromEntries(columns.map((name) => [name, null]));
+  return (values) => {
+    const row = { ...shape };
+    columns.forEach((name, at) => (row[name] = values[at] ?? null));
+    return row;
+  };
 }
 
 function bindable(value: unknown): SQLInputValue {
