@@ -16,7 +16,17 @@ interface MutableBranch {
 const BASE_SET = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"] as const satisfies readonly FieldName[];
 const PARTS = ["config", "heartbeat", "inheritedTags", "location", "shadow"] as const satisfies readonly Part[];
 /** Parts that are shown without a projection. */
-const SMALL: ReadonlySet<Part> = new Set(["heartbeat", "inheritedTags", "location"]);
+const SMALL: ReadonlySet<Part> = new Set(["details", "heartbeat", "inheritedTags", "location"]);
+/** Fields that are shown without the details of a node. */
+const WITHOUT_DETAILS: ReadonlySet<string> = new Set([
+  "keys",
+  "name",
+  "fqdn",
+  "online",
+  "inheritedTags",
+  "device",
+  "config",
+]);
 const LARGE: ReadonlySet<string> = new Set(["config", "shadow"]);
 const REQUESTABLE: ReadonlySet<string> = new Set([
   "keys",
@@ -116,7 +126,9 @@ function open(branches: Map<string, MutableBranch>, name: string): MutableBranch
 /** Returns the parts of nodes that a list with this projection shows, and those that its filter of tags needs. */
 export function partsOf(projection: Projection | undefined, isTagged: boolean): ReadonlySet<Part> {
   if (projection === undefined) return SMALL;
-  return new Set(PARTS.filter((part) => projection.has(part) || (isTagged && part === "inheritedTags")));
+  const parts = new Set<Part>(PARTS.filter((part) => projection.has(part) || (isTagged && part === "inheritedTags")));
+  if ([...projection.keys()].some((name) => !WITHOUT_DETAILS.has(name))) parts.add("details");
+  return parts;
 }
 
 /** Returns the base fields of a node and the projected ones; missing fields are omitted. Paths below `keys` leave out the other keys. */

@@ -51,8 +51,11 @@ export interface ListedNode {
   readonly desired: ShadowMap;
 }
 
-/** Part of a node that a list reads only if it shows it; otherwise the part is empty. */
-export type Part = "config" | "heartbeat" | "inheritedTags" | "location" | "shadow";
+/**
+ * Part of a node that a list reads only if it shows it; otherwise the part is empty. The `details` are domain, organization, lifecycle
+ * state, cluster, address, lock, times and order.
+ */
+export type Part = "config" | "details" | "heartbeat" | "inheritedTags" | "location" | "shadow";
 
 /** A node in the control plane. */
 export interface NodeRecord extends ListedNode {

@@ -64,7 +64,7 @@ export interface NodeDecision {
 }
 
 const MAX_MEMBERS = 16;
-const ALL_PARTS: ReadonlySet<Part> = new Set(["config", "heartbeat", "inheritedTags", "location", "shadow"]);
+const ALL_PARTS: ReadonlySet<Part> = new Set(["config", "details", "heartbeat", "inheritedTags", "location", "shadow"]);
 
 /**
  * Nodes. A change is stored, raises the version of each affected document, and is announced to online nodes, in this order.

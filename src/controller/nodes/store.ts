@@ -205,19 +205,12 @@ const CONTENT = [
   "config",
   "confirm",
 ] as const;
-const LISTED = [
-  "uid",
-  "name",
-  "fqdn",
+const LISTED = ["uid", "name", "fqdn", "type", "state", "tags", "keys", "client_keys", "device"] as const;
+const DETAILS = [
   "domain",
   "org",
-  "type",
-  "state",
   "lifecycle_state",
   "cluster",
-  "tags",
-  "keys",
-  "client_keys",
   "last_ip",
   "locked_to",
   "unauthorized_ip",
@@ -225,7 +218,6 @@ const LISTED = [
   "disconnect_time",
   "created_at",
   "order_id",
-  "device",
 ] as const;
 
 const inheritedTags = (eb: ExpressionBuilder<NodeTables, "nodes">) =>
@@ -344,6 +336,7 @@ export function nodeStore(executor: Executor, texts = new NodeTexts()): NodeStor
       const rows = await db
         .selectFrom("nodes")
         .select(LISTED)
+        .$if(parts.has("details"), (query) => query.select(DETAILS))
         .$if(parts.has("inheritedTags"), (query) => query.select(inheritedTags))
         .$if(parts.has("heartbeat"), (query) => query.select("heartbeat"))
         .$if(parts.has("config"), (query) => query.select("config"))
@@ -356,14 +349,7 @@ export function nodeStore(executor: Executor, texts = new NodeTexts()): NodeStor
         .orderBy("fqdn")
         .limit(NODES_OF_PAGE)
         .execute();
-      return rows.map((row) => {
-        const { heartbeat = null, config, reported: shadow } = row;
-        return Object.assign(readListed(row, texts), {
-          heartbeat: maybeJson({ heartbeat }, "heartbeat", StoredHeartbeat),
-          config: config === undefined ? {} : json({ config }, "config", Config),
-          reported: shadow === undefined ? platformOf(row, texts) : json({ reported: shadow }, "reported", ShadowMap),
-        });
-      });
+      return rows.map((row) => readNode(row, texts));
     },
     async contents(list) {
       const [uid = "", ...others] = list;
@@ -546,42 +532,24 @@ function readCredentials(
   };
 }
 
-function platformOf(
-  { os, arch }: { readonly os?: string | null; readonly arch?: string | null },
-  { reported }: NodeTexts,
-): ShadowMap {
-  return {
-    ...(typeof os === "string" ? { [OS]: reported.of(os) } : {}),
-    ...(typeof arch === "string" ? { [ARCH]: reported.of(arch) } : {}),
-  };
-}
+type ListedRow = Pick<NodeRow, (typeof LISTED)[number]> &
+  Partial<Pick<NodeRow, (typeof DETAILS)[number] | "heartbeat" | "config" | "confirm" | "reported">> &
+  Inherited & { readonly os?: string | null; readonly arch?: string | null };
 
-function readNode(row: NodeRow & Inherited, texts: NodeTexts): StoredNode {
+/** Makes a node in one piece, since lists have many; what the row lacks is empty. */
+function readNode(row: ListedRow, texts: NodeTexts): StoredNode {
   return {
-    ...readListed(row, texts),
-    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
-    config: json(row, "config", Config),
-    confirm: maybeJson(row, "confirm", ConfirmRequest),
-    reported: json(row, "reported", ShadowMap),
-  };
-}
-
-function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>, texts: NodeTexts): NodeContent {
-  return {
-    ...readHead(row, texts),
-    unauthorizedIp: row.unauthorized_ip ?? undefined,
-    config: json(row, "config", Config),
-    confirm: maybeJson(row, "confirm", ConfirmRequest),
-  };
-}
-
-function readListed(
-  row: Pick<NodeRow, (typeof LISTED)[number]> & Inherited,
-  texts: NodeTexts,
-): Omit<StoredNode, "heartbeat" | "config" | "confirm" | "reported"> {
-  return {
-    ...readHead(row, texts),
-    inheritedTags: texts.inherited.ofMaybe(row.inherited ?? null),
+    uid: row.uid,
+    name: row.name,
+    fqdn: row.fqdn,
+    domain: row.domain ?? "",
+    org: row.org ?? "",
+    type: word(row, "type", NodeType),
+    state: word(row, "state", NodeState),
+    lifecycleState: maybeWord(row, "lifecycle_state", LifecycleState),
+    cluster: row.cluster ?? undefined,
+    tags: texts.tags.of(row.tags),
+    inheritedTags: texts.inherited.ofMaybe(row.inherited),
     keys: texts.keys.of(row.keys),
     clientKeys: maybeJson(row, "client_keys", ClientKeys),
     lastIp: row.last_ip ?? undefined,
@@ -589,18 +557,24 @@ function readListed(
     unauthorizedIp: row.unauthorized_ip ?? undefined,
     lastConnect: row.last_connect ?? undefined,
     disconnectTime: row.disconnect_time ?? undefined,
-    createdAt: row.created_at,
+    createdAt: row.created_at ?? 0,
     orderID: row.order_id ?? undefined,
     device: texts.device.ofMaybe(row.device),
+    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
+    config: maybeJson(row, "config", Config) ?? {},
+    confirm: maybeJson(row, "confirm", ConfirmRequest),
+    reported: maybeJson(row, "reported", ShadowMap) ?? platformOf(row, texts),
   };
 }
 
-type Head = "uid" | "name" | "fqdn" | "domain" | "org" | "type" | "state" | "cluster" | "tags";
+function platformOf({ os, arch }: Pick<ListedRow, "os" | "arch">, { reported }: NodeTexts): ShadowMap {
+  return {
+    ...(typeof os === "string" ? { [OS]: reported.of(os) } : {}),
+    ...(typeof arch === "string" ? { [ARCH]: reported.of(arch) } : {}),
+  };
+}
 
-function readHead(
-  row: Pick<NodeRow, Head | "lifecycle_state">,
-  texts: NodeTexts,
-): Pick<StoredNode, Head | "lifecycleState"> {
+function readContent(row: Pick<NodeRow, (typeof CONTENT)[number]>, texts: NodeTexts): NodeContent {
   return {
     uid: row.uid,
     name: row.name,
@@ -612,5 +586,8 @@ function readHead(
     lifecycleState: maybeWord(row, "lifecycle_state", LifecycleState),
     cluster: row.cluster ?? undefined,
     tags: texts.tags.of(row.tags),
+    unauthorizedIp: row.unauthorized_ip ?? undefined,
+    config: json(row, "config", Config),
+    confirm: maybeJson(row, "confirm", ConfirmRequest),
   };
 }

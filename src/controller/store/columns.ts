@@ -6,12 +6,13 @@ export function json<C extends string, T>(row: Readonly<Record<C, string>>, colu
   return parsed(column, JSON.parse(row[column]), schema);
 }
 
+/** Returns undefined for NULL, and for a column that was not read, as all readers of columns that may be NULL. */
 export function maybeJson<C extends string, T>(
-  row: Readonly<Record<C, string | null>>,
+  row: Readonly<Partial<Record<C, string | null>>>,
   column: C,
   schema: z.ZodType<T>,
 ): T | undefined {
-  const text = row[column];
+  const text = row[column] ?? null;
   return text === null ? undefined : parsed(column, JSON.parse(text), schema);
 }
 
@@ -43,8 +44,8 @@ export class ParsedTexts<T> {
     return value;
   }
 
-  ofMaybe(text: string | null): T | undefined {
-    return text === null ? undefined : this.of(text);
+  ofMaybe(text: string | null | undefined): T | undefined {
+    return text === null || text === undefined ? undefined : this.of(text);
   }
 }
 
@@ -58,11 +59,11 @@ export function word<C extends string, T>(row: Readonly<Record<C, string>>, colu
 }
 
 export function maybeWord<C extends string, T>(
-  row: Readonly<Record<C, string | null>>,
+  row: Readonly<Partial<Record<C, string | null>>>,
   column: C,
   words: Words<T>,
 ): T | undefined {
-  const text = row[column];
+  const text = row[column] ?? null;
   return text === null ? undefined : wordIn(column, text, words);
 }
 
