@@ -35,28 +35,43 @@ export const hasRoomFor = (keys: ClientKeys, name: string): boolean =>
 export const KeyForm = z.enum(["text", "jwk"]);
 export type KeyForm = z.infer<typeof KeyForm>;
 
+/** Public keys of a node itself, in both forms. */
+export interface OwnKeys {
+  readonly jwk: NodeKeys;
+  readonly text: Readonly<Record<"identity" | "overlay" | "wireguard", string>>;
+}
+
+/** Returns the keys of a node in both forms: many lists show the same keys. */
+export function ownKeys(jwk: NodeKeys): OwnKeys {
+  const { x, y } = jwk.overlay;
+  const point = Buffer.concat([Buffer.of(4), Buffer.from(x, "base64url"), Buffer.from(y, "base64url")]);
+  const text = {
+    identity: base64(jwk.auth.x),
+    overlay: point.toString("base64"),
+    wireguard: base64(jwk.wireguard.x),
+  };
+  return { jwk, text };
+}
+
 /**
  * Returns the public keys of a node by purpose, with those that clients keep. As text, Ed25519 and X25519 keys are their 32 bytes and
  * the P-256 key is the uncompressed point (SEC 1); as JWK, WireGuard's is `EC` with padded base64, as `wg` prints it.
  */
-export function shownKeys(own: NodeKeys, clients: ClientKeys, form: KeyForm): Record<string, string | JsonObject> {
-  const wireguard = base64(own.wireguard.x);
+export function shownKeys(
+  { jwk, text }: OwnKeys,
+  clients: ClientKeys | undefined,
+  form: KeyForm,
+): Readonly<Record<string, string | JsonObject>> {
   if (form === "jwk") {
     return {
       ...clients,
-      identity: own.auth,
-      overlay: own.overlay,
-      wireguard: { kty: "EC", crv: "X25519", x: wireguard },
+      identity: jwk.auth,
+      overlay: jwk.overlay,
+      wireguard: { kty: "EC", crv: "X25519", x: text.wireguard },
     };
   }
-  const { x, y } = own.overlay;
-  const point = Buffer.concat([Buffer.of(4), Buffer.from(x, "base64url"), Buffer.from(y, "base64url")]);
-  return {
-    ...Object.fromEntries(Object.entries(clients).map(([name, key]) => [name, key.x])),
-    identity: base64(own.auth.x),
-    overlay: point.toString("base64"),
-    wireguard,
-  };
+  if (clients === undefined) return text;
+  return { ...Object.fromEntries(Object.entries(clients).map(([name, key]) => [name, key.x])), ...text };
 }
 
 /** Returns 32 bytes in base64url (RFC 4648 §5) as base64 with padding. */

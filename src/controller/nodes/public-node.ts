@@ -23,7 +23,7 @@ const FIELDS = {
   tags: ({ tags }) => tags,
   inheritedTags: (node) => node.inheritedTags,
   tgTags: systemTags,
-  keys: ({ keys, clientKeys = {}, keyForm = "text" }) => shownKeys(keys, clientKeys, keyForm),
+  keys: ({ keys, clientKeys, keyForm = "text" }) => shownKeys(keys, clientKeys, keyForm),
   tgrn: ({ uid }) => tgrn.node(uid),
   lastip: ({ lastIp }) => lastIp,
   lock: lockOf,
@@ -63,14 +63,23 @@ export function publicNode(record: ListedNode, view: View): PublicNode {
 
 /** Returns the tags that the controller assigns: the type, and what the machine reports of itself. */
 function systemTags({ type, device, reported }: ListedNode): Record<string, string> {
-  const { "os.distro.id": os, "os.arch": arch } = reported;
   const tags: Record<string, string> = {};
-  for (const [name, value] of Object.entries({ type, vendor: device?.vendor, model: device?.model, os, arch })) {
-    const tag = typeof value === "string" ? value.slice(0, MAX_TAG).replaceAll(/[^A-Za-z0-9_-]+/g, "-") : "";
-    if (tag !== "") tags[name] = tag;
-  }
+  const add = (name: string, value: unknown): void => {
+    if (typeof value === "string" && value !== "") tags[name] = tagOf(value);
+  };
+  add("type", type);
+  add("vendor", device?.vendor);
+  add("model", device?.model);
+  add("os", reported["os.distro.id"]);
+  add("arch", reported["os.arch"]);
   return tags;
 }
+
+const PLAIN_TAG = /^[A-Za-z0-9_-]{1,128}$/;
+
+/** Returns a text as the value of a tag; nearly all are one already. */
+const tagOf = (text: string): string =>
+  PLAIN_TAG.test(text) ? text : text.slice(0, MAX_TAG).replaceAll(/[^A-Za-z0-9_-]+/g, "-");
 
 function lockOf({ lockedTo, unauthorizedIp }: ListedNode): Record<string, unknown> | undefined {
   if (lockedTo === undefined) return undefined;

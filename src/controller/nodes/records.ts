@@ -1,12 +1,11 @@
 import type { ConfirmRequest } from "../../protocol/values/commit.ts";
 import type { Device } from "../../protocol/documents/claims.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { NodeKeys } from "../../protocol/values/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../../protocol/channel/methods.ts";
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
 
-import type { ClientKeys, KeyForm } from "./client-keys.ts";
+import type { ClientKeys, KeyForm, OwnKeys } from "./client-keys.ts";
 import type { Location } from "./locations.ts";
 
 /** A node in the control plane, as lists have it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
@@ -23,7 +22,7 @@ export interface ListedNode {
   readonly tags: Readonly<Record<string, string>>;
   /** Tags of its cluster, also those that its own override; undefined without a cluster. */
   readonly inheritedTags?: Readonly<Record<string, string>> | undefined;
-  readonly keys: NodeKeys;
+  readonly keys: OwnKeys;
   /** Public keys that clients keep for it, by name. */
   readonly clientKeys?: ClientKeys | undefined;
   /** Form in which its keys are shown; text by default. */

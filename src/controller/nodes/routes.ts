@@ -101,14 +101,15 @@ export function nodeRoutes({ nodes, licenses }: NodeRouteDeps): readonly Route[]
       },
       handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search, query.cluster !== undefined);
-        const may = await caller.among(["nodes::read"]);
+        const isAllShown = caller.reach(["nodes::read"], tgrn.node("")) === "all";
+        const may = isAllShown ? undefined : await caller.among(["nodes::read"]);
         const show = (record: ListedNode) =>
           projection === undefined ? publicNode(record, "list") : projectNode(record, projection);
         const texts: string[] = [];
         for await (const page of nodes.pages(partsOf(projection, query.tags !== undefined), query)) {
           const shown = page
             .filter((record) => query.tags === undefined || hasTags(effectiveTags(record), query.tags))
-            .filter(({ uid }) => may(tgrn.node(uid)))
+            .filter(({ uid }) => may === undefined || may(tgrn.node(uid)))
             .map(show);
           if (shown.length > 0) texts.push(JSON.stringify(shown).slice(1, -1));
         }

@@ -7,7 +7,7 @@ import { NodeKeys, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import { Heartbeat } from "../../protocol/channel/methods.ts";
 import { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
-import { ClientKeys } from "./client-keys.ts";
+import { ClientKeys, ownKeys } from "./client-keys.ts";
 import type { IdentityTrail } from "./identity.ts";
 import type { ReportedShadow } from "./shadow.ts";
 import { json, maybeJson, maybeWord, ParsedTexts, word } from "../store/columns.ts";
@@ -320,7 +320,7 @@ const CALLED = statement<{ readonly aliases: readonly string[] }>()((db, value) 
 export class NodeTexts {
   readonly tags = new ParsedTexts("tags", Tags);
   readonly inherited = new ParsedTexts("inherited", Tags);
-  readonly keys = new ParsedTexts("keys", NodeKeys);
+  readonly keys = new ParsedTexts("keys", NodeKeys.transform(ownKeys));
   readonly device = new ParsedTexts("device", Device);
   /** Single values of shadows. */
   readonly reported = new ParsedTexts("reported", ShadowValue);

@@ -15,6 +15,7 @@ import type { Changed } from "../../../src/controller/nodes/changes.ts";
 import { NEW_IDENTITY } from "../../../src/controller/nodes/identity.ts";
 import { Licenses } from "../../../src/controller/nodes/licenses.ts";
 import { releaseIdentity } from "../../../src/controller/nodes/held-identity.ts";
+import { ownKeys } from "../../../src/controller/nodes/client-keys.ts";
 import type { NodeRecord } from "../../../src/controller/nodes/records.ts";
 import { NodeService } from "../../../src/controller/nodes/service.ts";
 import type { Stores } from "../../../src/controller/stores.ts";
@@ -58,11 +59,11 @@ export function nodeRecord(change: Partial<NodeRecord> = {}): NodeRecord {
     lifecycleState: "production",
     cluster: undefined,
     tags: { site: "berlin" },
-    keys: {
+    keys: ownKeys({
       auth: { kty: "OKP", crv: "Ed25519", x: X },
       overlay: { kty: "EC", crv: "P-256", x: X, y: X },
       wireguard: { kty: "OKP", crv: "X25519", x: X },
-    },
+    }),
     isOnline: true,
     lastIp: "192.0.2.7",
     lastConnect: 1_760_000_000_123,
@@ -225,7 +226,7 @@ export class FleetStage {
       domain,
       org,
       type,
-      keys,
+      keys: keys.jwk,
       thumbprints,
       createdAt,
       trail,

@@ -16,7 +16,7 @@ async function storeWithNodes(...uids: readonly string[]) {
   const device = { vendor: "", model: "", mac: "", wan: "" };
   for (const uid of uids) {
     const thumbprints = { auth: uid, overlay: uid, wireguard: uid };
-    const named = { uid, name: uid, fqdn: uid, domain, org, type, keys, createdAt };
+    const named = { uid, name: uid, fqdn: uid, domain, org, type, keys: keys.jwk, createdAt };
     await store.nodes.add({ ...named, thumbprints, device, trail: NEW_IDENTITY });
   }
   return store;

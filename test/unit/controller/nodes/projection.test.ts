@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
-import { shownKeys } from "../../../../src/controller/nodes/client-keys.ts";
+import { ownKeys, shownKeys } from "../../../../src/controller/nodes/client-keys.ts";
 import { parseProjection, projectNode } from "../../../../src/controller/nodes/projection.ts";
 import { publicNode } from "../../../../src/controller/nodes/public-node.ts";
 import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
@@ -63,7 +63,7 @@ describe("a projection", () => {
   ])("%s shows these keys, and the rest of the base set", (query, names) => {
     const shown = projectNode(record, parseProjection(new URLSearchParams(query), false) ?? new Map());
     const keys = Object.fromEntries(
-      Object.entries(shownKeys(record.keys, {}, "text")).filter(([name]) => names.includes(name)),
+      Object.entries(shownKeys(record.keys, undefined, "text")).filter(([name]) => names.includes(name)),
     );
     expect(shown).toEqual({ ...Object.fromEntries(BASE.map((field) => [field, node[field]])), keys });
   });
@@ -168,11 +168,11 @@ describe("a projection", () => {
 describe("the public form of a node", () => {
   it("spells the WireGuard key as the platform does", () => {
     const x = Buffer.alloc(32, 0xfb).toString("base64url");
-    const keys = { ...nodeRecord().keys, wireguard: { kty: "OKP" as const, crv: "X25519" as const, x } };
+    const keys = ownKeys({ ...nodeRecord().keys.jwk, wireguard: { kty: "OKP", crv: "X25519", x } });
     const text = Buffer.alloc(32, 0xfb).toString("base64");
     expect(publicNode(nodeRecord({ keys, keyForm: "jwk" }), "full")["keys"]).toMatchObject({
-      identity: keys.auth,
-      overlay: keys.overlay,
+      identity: keys.jwk.auth,
+      overlay: keys.jwk.overlay,
       wireguard: { kty: "EC", crv: "X25519", x: text },
     });
     const zero = Buffer.alloc(32);
