@@ -31,17 +31,20 @@ export interface StageOptions {
   readonly agent?: ProgramOptions & { readonly more?: readonly string[] };
   /** Further options of the controller. */
   readonly controller?: readonly string[];
+  /** Registers what ends all of it: when the test has finished, by default. */
+  readonly onFinished?: (end: () => void) => void;
 }
 
 /** Starts all three and registers the node. */
 export async function startStage(dir: string, given: StageOptions = {}): Promise<Stage> {
   const { host = "127.0.0.1", isTls = false, agent: starting = {}, controller: more = [] } = given;
+  const ends = given.onFinished === undefined ? {} : { onFinished: given.onFinished };
   const port = await freePort();
-  const proxy = await FaultProxy.start(await freePort(), port);
+  const proxy = await FaultProxy.start(await freePort(), port, "127.0.0.1", given.onFinished);
   const origin = `${isTls ? "https" : "http"}://${host}:${proxy.port}`;
   const options = ["--url", origin, ...(isTls ? ["--tls"] : []), ...more];
-  const controller = await startController(dir, port, options);
-  const agent = await startAgent(join(dir, "node"), starting);
+  const controller = await startController(dir, port, options, ends);
+  const agent = await startAgent(join(dir, "node"), { ...ends, ...starting });
   const uid = await registerNode(controller, agent, "node");
   // The controller has a session before the node has verified its side of it.
   await untilOnline(agent);

@@ -1,10 +1,11 @@
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { keyStore } from "../../../src/controller/channel/keys/key-store.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
+import { fileEnd } from "../../support/file-end.ts";
 import { startController, type ControllerProgram } from "../../support/machine/programs.ts";
-import { eventsOf, startStage, statusWhere, untilOnline, untilReason, wake } from "../../support/stage.ts";
+import { eventsOf, startStage, statusWhere, untilOnline, untilReason, wake, type Stage } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -18,38 +19,52 @@ async function reportedBy(controller: ControllerProgram, uid: string): Promise<R
   return nodes.find((node) => node.uid === uid)?.shadow?.reported ?? {};
 }
 
+/** One node for both tests; the second one changes the keys of its control plane. */
+let stage: Stage;
+let current: ControllerProgram;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  stage = await startStage(tempDir(onFinished), { onFinished });
+  current = stage.controller;
+});
+
+/** Starts the controller again, on what is in its directory. */
+async function startAgain(): Promise<ControllerProgram> {
+  current = await startController(stage.dir, stage.port, stage.options, { onFinished });
+  return current;
+}
+
 test("a control plane restored from an older backup is followed again, and gets the node's reports", async () => {
-  const dir = tempDir();
-  const { agent, controller, uid, port, options } = await startStage(dir);
+  const { dir, agent, controller, uid } = stage;
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "old" });
   await statusWhere(agent, "the first tag arrived", ({ tags }) => tags["site"] === "old");
 
-  await controller.end();
+  // A stopped program's files are what a snapshot of the disk has.
+  controller.process.kill("SIGSTOP");
   cpSync(controller.dir, join(dir, "backup"), { recursive: true });
-  const newer = await startController(dir, port, options);
-  wake(agent);
-  await untilOnline(agent);
+  controller.process.kill("SIGCONT");
   for (const value of ["new", "newer", "newest"]) {
-    await newer.call("PUT", `/node/${uid}/tag/site`, { value });
+    await controller.call("PUT", `/node/${uid}/tag/site`, { value });
     await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === value);
   }
-  const put = await newer.call("PUT", `/node/${uid}/config/connectors`, { connectors: [] });
+  const put = await controller.call("PUT", `/node/${uid}/config/connectors`, { connectors: [] });
   expect(put.status).toBeLessThan(300);
   await statusWhere(agent, "the section arrived", ({ sections }) => Object.hasOwn(sections, "connectors"));
 
   const changedAt = Date.now();
-  await newer.call("PUT", `/node/${uid}/tag/site`, { value: "last" });
+  await controller.call("PUT", `/node/${uid}/tag/site`, { value: "last" });
   const reported = await waitFor("a report that the backup lacks", async () => {
-    const shadow = await reportedBy(newer, uid);
+    const shadow = await reportedBy(controller, uid);
     return (shadow.publishTime ?? 0) > changedAt ? shadow : undefined;
   });
   const { documents: before } = await statusWhere(agent, "the last tag arrived", ({ tags }) => tags["site"] === "last");
 
-  await newer.end("SIGKILL");
+  await controller.end("SIGKILL");
   rmSync(controller.dir, { recursive: true });
   cpSync(join(dir, "backup"), controller.dir, { recursive: true });
   const restoredAt = Date.now();
-  const restored = await startController(dir, port, options);
+  const restored = await startAgain();
   wake(agent);
   const followed = await statusWhere(
     agent,
@@ -75,21 +90,19 @@ test("a control plane restored from an older backup is followed again, and gets 
 });
 
 test("a node that was offline during changes of the control plane's keys follows the chain", async () => {
-  const dir = tempDir();
-  const { agent, controller, uid, port, options, proxy } = await startStage(dir);
-  await controller.call("PUT", `/node/${uid}/tag/site`, { value: "before" });
+  const { agent, controller, uid, proxy } = stage;
+  await current.call("PUT", `/node/${uid}/tag/site`, { value: "before" });
   await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === "before");
   expect((await agent.status()).documents.keys?.version).toBe(1);
 
   await proxy.set({ kind: "refuse" });
   await untilReason(agent, ["connection-lost", "connect-failed"]);
   const keys = join(controller.dir, "keys");
-  let current = controller;
   for (const change of ["signing", "root", "signing"]) {
     await current.end();
     if (change === "signing") rmSync(join(keys, "signing.jwk"));
     else await keyStore(hostFiles(), keys).create("root-next");
-    current = await startController(dir, port, options);
+    await startAgain();
   }
   await proxy.set({ kind: "pass" });
   wake(agent);

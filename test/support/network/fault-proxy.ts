@@ -45,11 +45,16 @@ export class FaultProxy {
     this.#address = address;
   }
 
-  /** Listens on `port` of `address` and connects to the port `target` of 127.0.0.1; ends with the test. */
-  static async start(port: number, target: number, address = "127.0.0.1"): Promise<FaultProxy> {
+  /** Listens on `port` of `address` and connects to the port `target` of 127.0.0.1; ends with the test, by default. */
+  static async start(
+    port: number,
+    target: number,
+    address = "127.0.0.1",
+    onFinished: (end: () => Promise<void>) => void = onTestFinished,
+  ): Promise<FaultProxy> {
     const proxy = new FaultProxy(port, target, address);
     await proxy.#listen();
-    onTestFinished(() => proxy.set({ kind: "refuse" }));
+    onFinished(() => proxy.set({ kind: "refuse" }));
     return proxy;
   }
 
