@@ -7,69 +7,54 @@ import { tempDir } from "../../support/temp-dir.ts";
 import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-test("an agent notifies the service manager when it serves, that it runs, of its state, and that it stops", async () => {
+test("an agent and a controller notify the service manager when they serve, that they run, of their state, and that they stop; no watchdog notification of an agent whose event loop hangs", async () => {
   const dir = tempDir();
-  const notifySocket = join(dir, "notify");
-  const received = await listenForNotices(notifySocket);
-  const supervised = { ...process.env, NOTIFY_SOCKET: notifySocket, WATCHDOG_USEC: "1000000" };
-  const agent = await startAgent(join(dir, "node"), { env: supervised });
+  const noticesOf = async (name: string) => {
+    const notifySocket = join(dir, name);
+    const received = await listenForNotices(notifySocket);
+    return { received, env: { ...process.env, NOTIFY_SOCKET: notifySocket, WATCHDOG_USEC: "200000" } };
+  };
+  const [ofAgent, ofController] = [await noticesOf("agent.sock"), await noticesOf("controller.sock")];
+  const { received } = ofAgent;
+  const agent = await startAgent(join(dir, "node"), { env: ofAgent.env });
   expect((await received.of(1))[0]).toBe("READY=1\nSTATUS=Not registered");
   await waitFor("signs of life", () => received.all.filter((text) => text.startsWith("WATCHDOG=1\n")).length >= 2);
 
-  const controller = await startController(dir, await freePort());
-  await registerNode(controller, agent, "node");
-  await waitFor("it reports that it is connected", () =>
-    received.all.includes("WATCHDOG=1\nSTATUS=Connected to the control plane"),
-  );
-  await controller.end("SIGKILL");
-  await waitFor("it lives without its control plane, and says so", () =>
-    received.all.some((text) => text.startsWith("WATCHDOG=1\nSTATUS=Serving; no session with the control plane: ")),
-  );
-  expect(await agent.end()).toBe(0);
-  await waitFor("that it stops", () => received.all.at(-1) === "STOPPING=1\nSTATUS=Stopping");
-});
-
-test("one whose event loop hangs sends no watchdog notification until it continues", async () => {
-  const dir = tempDir();
-  const notifySocket = join(dir, "notify");
-  const received = await listenForNotices(notifySocket);
-  const supervised = { ...process.env, NOTIFY_SOCKET: notifySocket, WATCHDOG_USEC: "200000" };
-  const agent = await startAgent(join(dir, "node"), { env: supervised });
-  await received.of(3);
-  agent.process.kill("SIGSTOP");
-  const other = await startProgramThatTakesAWhile(dir);
-  // Notifications from before the stop may still arrive.
-  const before = received.all.length;
-  await startProgramThatTakesAWhile(dir);
-  expect(received.all.length - before).toBeLessThanOrEqual(1);
-  agent.process.kill("SIGCONT");
-  await received.of(before + 3);
-  expect(other).toBe(0);
-});
-
-/** Runs another program for some hundred milliseconds, enough for many watchdog notifications. */
-async function startProgramThatTakesAWhile(dir: string): Promise<number | null> {
-  const { process: child } = startProgram(["version"], join(dir, "version.log"));
-  return new Promise((resolve) => child.once("exit", resolve));
-}
-
-test("a controller sends the same notifications", async () => {
-  const dir = tempDir();
-  const notifySocket = join(dir, "notify");
-  const received = await listenForNotices(notifySocket);
-  const env = { ...process.env, NOTIFY_SOCKET: notifySocket, WATCHDOG_USEC: "1000000" };
   const port = await freePort();
-  const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", join(dir, "data")];
-  const controller = startProgram(args, join(dir, "log"), { env });
+  const controller = await startController(dir, port, [], { env: ofController.env });
   const status = `STATUS=Serving http://127.0.0.1:${port}`;
-  expect((await received.of(3)).slice(0, 3)).toEqual([
+  expect((await ofController.received.of(3)).slice(0, 3)).toEqual([
     `READY=1\n${status}`,
     `WATCHDOG=1\n${status}`,
     `WATCHDOG=1\n${status}`,
   ]);
+  await registerNode(controller, agent, "node");
+  await waitFor("it reports that it is connected", () =>
+    received.all.includes("WATCHDOG=1\nSTATUS=Connected to the control plane"),
+  );
   expect(await controller.end()).toBe(0);
+  await waitFor("that the controller stops", () => ofController.received.all.at(-1) === "STOPPING=1\nSTATUS=Stopping");
+  await waitFor("it lives without its control plane, and says so", () =>
+    received.all.some((text) => text.startsWith("WATCHDOG=1\nSTATUS=Serving; no session with the control plane: ")),
+  );
+
+  agent.process.kill("SIGSTOP");
+  expect(await aWhile(dir)).toBe(0);
+  // Notifications from before the stop may still arrive.
+  const before = received.all.length;
+  await aWhile(dir);
+  expect(received.all.length - before).toBeLessThanOrEqual(1);
+  agent.process.kill("SIGCONT");
+  await received.of(before + 3);
+  expect(await agent.end()).toBe(0);
   await waitFor("that it stops", () => received.all.at(-1) === "STOPPING=1\nSTATUS=Stopping");
 });
+
+/** Runs another program for some hundred milliseconds, enough for several watchdog notifications. */
+async function aWhile(dir: string): Promise<number | null> {
+  const { process: child } = startProgram(["version"], join(dir, "version.log"));
+  return new Promise((resolve) => child.once("exit", resolve));
+}
 
 test("installed as an agent, it does not manage network and containers, and reports why", async () => {
   const dir = tempDir();

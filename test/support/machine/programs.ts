@@ -75,7 +75,7 @@ export async function startController(
   dir: string,
   port: number,
   more: readonly string[] = [],
-  options: Pick<ProgramOptions, "onFinished"> = {},
+  options: Pick<ProgramOptions, "env" | "onFinished"> = {},
 ): Promise<ControllerProgram> {
   mkdirSync(dir, { recursive: true });
   const data = join(dir, "controller");
