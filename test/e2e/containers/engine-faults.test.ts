@@ -7,6 +7,7 @@ import {
   type Inspected,
 } from "../../support/containers/container-stage.ts";
 import { readLocal } from "../../support/control-plane/exchange.ts";
+import { isDue } from "../../support/sample.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** Calls that restart a container. */
@@ -75,72 +76,84 @@ test("containers that a stopped or killed engine runs again are the node's as be
   }
 });
 
-test("a hanging engine is distinguished from an empty one, and later changes are applied afterwards", async () => {
-  const before = await running("still");
-  stage.engine.freeze();
-  onTestFinished(() => stage.engine.thaw());
-  await stage.put("late");
-  await stage.untilWhy(/^engine-unwell .*did not respond|late: .*did not respond/);
-  // The rest of the node does not wait for it.
-  const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
-  expect((await stage.call("POST", path, { host: "127.0.0.1", port: 1 })).status).toBe(200);
-  stage.engine.thaw();
-  await stage.untilRuns("late", undefined);
-  expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
-  await untilWell();
-  await stage.remove("late");
-  await stage.untilGone("late");
-});
+test.runIf(isDue("hanging engine"))(
+  "a hanging engine is distinguished from an empty one, and later changes are applied afterwards",
+  async () => {
+    const before = await running("still");
+    stage.engine.freeze();
+    onTestFinished(() => stage.engine.thaw());
+    await stage.put("late");
+    await stage.untilWhy(/^engine-unwell .*did not respond|late: .*did not respond/);
+    // The rest of the node does not wait for it.
+    const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
+    expect((await stage.call("POST", path, { host: "127.0.0.1", port: 1 })).status).toBe(200);
+    stage.engine.thaw();
+    await stage.untilRuns("late", undefined);
+    expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
+    await untilWell();
+    await stage.remove("late");
+    await stage.untilGone("late");
+  },
+);
 
-test("an engine that answers 500 to everything is unhealthy, and its answers are ignored", async () => {
-  const before = await running("calm");
-  stage.proxy.set({ kind: "answer", status: 500, body: '{"message":"disk is on fire"}' });
-  stage.proxy.cut();
-  await stage.put("asked");
-  await stage.untilWhy(/disk is on fire/);
-  expect(await stage.containers("asked")).toEqual([]);
-  stage.proxy.heal();
-  await stage.untilRuns("asked", undefined);
-  expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
-  await untilWell();
-  await stage.remove("asked");
-  await stage.untilGone("asked");
-});
+test.runIf(isDue("engine errors"))(
+  "an engine that answers 500 to everything is unhealthy, and its answers are ignored",
+  async () => {
+    const before = await running("calm");
+    stage.proxy.set({ kind: "answer", status: 500, body: '{"message":"disk is on fire"}' });
+    stage.proxy.cut();
+    await stage.put("asked");
+    await stage.untilWhy(/disk is on fire/);
+    expect(await stage.containers("asked")).toEqual([]);
+    stage.proxy.heal();
+    await stage.untilRuns("asked", undefined);
+    expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
+    await untilWell();
+    await stage.remove("asked");
+    await stage.untilGone("asked");
+  },
+);
 
-test("applies definitions while the event stream is silent, and sees missed events once it recovers", async () => {
-  await running("hushed");
-  stage.proxy.set({ kind: "silence" }, ({ path }) => path.startsWith("/events"));
-  await stage.put("unheard");
-  const { Id } = await stage.untilRuns("unheard");
-  await stage.engine.call("DELETE", `/containers/${Id}?force=1`);
-  stage.proxy.heal();
-  stage.proxy.cut();
-  const again = await stage.untilRuns("unheard", undefined);
-  expect(again.Id).not.toBe(Id);
-  await stage.remove("unheard");
-  await stage.untilGone("unheard");
-});
+test.runIf(isDue("silent events"))(
+  "applies definitions while the event stream is silent, and sees missed events once it recovers",
+  async () => {
+    await running("hushed");
+    stage.proxy.set({ kind: "silence" }, ({ path }) => path.startsWith("/events"));
+    await stage.put("unheard");
+    const { Id } = await stage.untilRuns("unheard");
+    await stage.engine.call("DELETE", `/containers/${Id}?force=1`);
+    stage.proxy.heal();
+    stage.proxy.cut();
+    const again = await stage.untilRuns("unheard", undefined);
+    expect(again.Id).not.toBe(Id);
+    await stage.remove("unheard");
+    await stage.untilGone("unheard");
+  },
+);
 
-test("a container that only claims to be ours is left alone, and reported", async () => {
-  const own = await running("real");
-  const claims: Readonly<Record<string, string>> = { ...own.Config.Labels, "io.holdfast.nonce": "made-up" };
-  const made = await stage.engine.call("POST", "/containers/create?name=stranger", {
-    Image: "local/app:1",
-    Labels: claims,
-    HostConfig: { NetworkMode: "none" },
-  });
-  const { Id } = made.body as { Id: string };
-  onTestFinished(() => void stage.engine.call("DELETE", `/containers/${Id}?force=1`));
-  await stage.engine.call("POST", `/containers/${Id}/start`);
-  const { State } = await stage.inspect(Id);
-  await waitFor("it is reported", async () => (await stage.reported())["config.exec.reported.foreign"] === 1);
-  expect(claims["io.holdfast.container"]).toBe(idOf("real"));
-  await stage.endAgent("SIGKILL");
-  await stage.startAgent();
-  await untilWell();
-  expect(await stage.inspect(Id)).toMatchObject({ State: { Status: "running", StartedAt: State.StartedAt } });
-  expect(await stage.inspect(own.Id)).toMatchObject({ State: { StartedAt: own.State.StartedAt } });
-});
+test.runIf(isDue("foreign container"))(
+  "a container that only claims to be ours is left alone, and reported",
+  async () => {
+    const own = await running("real");
+    const claims: Readonly<Record<string, string>> = { ...own.Config.Labels, "io.holdfast.nonce": "made-up" };
+    const made = await stage.engine.call("POST", "/containers/create?name=stranger", {
+      Image: "local/app:1",
+      Labels: claims,
+      HostConfig: { NetworkMode: "none" },
+    });
+    const { Id } = made.body as { Id: string };
+    onTestFinished(() => void stage.engine.call("DELETE", `/containers/${Id}?force=1`));
+    await stage.engine.call("POST", `/containers/${Id}/start`);
+    const { State } = await stage.inspect(Id);
+    await waitFor("it is reported", async () => (await stage.reported())["config.exec.reported.foreign"] === 1);
+    expect(claims["io.holdfast.container"]).toBe(idOf("real"));
+    await stage.endAgent("SIGKILL");
+    await stage.startAgent();
+    await untilWell();
+    expect(await stage.inspect(Id)).toMatchObject({ State: { Status: "running", StartedAt: State.StartedAt } });
+    expect(await stage.inspect(own.Id)).toMatchObject({ State: { StartedAt: own.State.StartedAt } });
+  },
+);
 
 test("an agent that is killed and restarted, or loses its controller, restarts nothing", async () => {
   const before = await running("adopted");

@@ -28,6 +28,8 @@ export interface ContainerStageOptions {
   readonly diskMb?: number;
   /** Whether the node has an engine when it starts; true by default. */
   readonly hasEngine?: boolean;
+  /** `containers` in the node's agent.json when the agent first starts. */
+  readonly policy?: Readonly<Record<string, unknown>>;
   /** Speed of the agent's clock as a multiple of real time: it polls that much more often. */
   readonly haste?: number;
 }
@@ -171,7 +173,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
     const settings = join(dir, "agent.json");
     const setPolicy = (containers: Readonly<Record<string, unknown>>): void =>
       writeFileSync(settings, JSON.stringify({ engineSocket: proxy.socketPath, logLevel: "debug", containers }));
-    setPolicy({});
+    setPolicy(options.policy ?? {});
     const haste = options.haste === undefined ? [] : hastened(options.haste);
     const startAgent = async (): Promise<void> => {
       const args = ["agent", "--state", stateDir, "--run", runDir, "--config", settings];
