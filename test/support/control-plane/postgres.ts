@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { Client } from "pg";
 import type { PostgresSettings } from "../../../src/controller/store/postgres-settings.ts";
 import { freePort } from "../free-port.ts";
+import { onceInRun } from "../once-in-run.ts";
 import { waitFor } from "../wait-for.ts";
 
 /** A PostgreSQL server of the test's own, Debian's, on a Unix socket and a port of 127.0.0.1. */
@@ -67,9 +68,14 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Test
   const port = await freePort();
   if (owner.uid !== undefined) chownSync(root, owner.uid, owner.gid);
   const env = { PATH: process.env["PATH"], LC_ALL: "C" };
-  // What PostgreSQL syncs survives a power cut, which no test here makes.
-  const initial = ["-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
-  execFileSync(join(programs, "initdb"), initial, { ...owner, env, cwd: root, stdio: "pipe" });
+  const cluster = await onceInRun("postgres-cluster", (dir) => {
+    if (owner.uid !== undefined) chownSync(dir, owner.uid, owner.gid);
+    // What PostgreSQL syncs survives a power cut, which no test here makes.
+    const initial = ["-D", join(dir, "data"), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
+    execFileSync(join(programs, "initdb"), initial, { ...owner, env, cwd: dir, stdio: "pipe" });
+    return Promise.resolve();
+  });
+  execFileSync("cp", ["-a", join(cluster, "data"), data]);
   const hba = join(data, "pg_hba.conf");
   writeFileSync(hba, [...access, readFileSync(hba, "utf8")].join("\n"));
   const settings = [`port=${port}`, `listen_addresses='127.0.0.1'`, `unix_socket_directories='${root}'`, "fsync=off"];
