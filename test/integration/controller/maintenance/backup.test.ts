@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -32,10 +33,16 @@ import { sampleOf } from "../../../support/sample.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 let server: TestPostgres;
+/** What `filled` copies, once it has made it. */
+let template: string;
 beforeAll(async () => {
   server = await startPostgres();
+  template = mkdtempSync(join(tmpdir(), "hf-"));
 });
-afterAll(() => server.remove());
+afterAll(async () => {
+  rmSync(template, { recursive: true, force: true });
+  await server.remove();
+});
 
 const deps = { clock: systemClock(), signal: new AbortController().signal };
 const file = (dataDir: string): Place => ({ dataDir, postgres: undefined });
@@ -51,10 +58,16 @@ const storeOption = ({ postgres }: Place) => {
   return { store: `postgres://${user}@${encodeURIComponent(host)}:${port}/${database}` };
 };
 
-/** A directory with the store of a controller that had two nodes, and values that the engines treat differently. */
-async function filled(listen = "127.0.0.1:0"): Promise<string> {
+/** Returns a directory with the store of a controller that had two nodes, and values that the engines treat differently. */
+async function filled(): Promise<string> {
+  if (!existsSync(join(template, "controller.db"))) await fillStore(template);
   const dataDir = join(tempDir(), "data");
-  const controller = await runController({ dataDir, listen, tls: "self" });
+  cpSync(template, dataDir, { recursive: true });
+  return dataDir;
+}
+
+async function fillStore(dataDir: string): Promise<void> {
+  const controller = await runController({ dataDir, tls: "self" });
   await addNode(controller, "one");
   await addNode(controller, "two");
   await controller.close();
@@ -71,7 +84,6 @@ async function filled(listen = "127.0.0.1:0"): Promise<string> {
   event.run(randomUUID(), 'é\u{1f600}"\\\n', 1_700_000_000.123456, '{"a":"\\u0000"}');
   event.run(randomUUID(), "x".repeat(3_000_000), 0, "{}");
   sql.close();
-  return dataDir;
 }
 
 /** The content without what a restore changes: versions, signatures and the floor of versions. */
