@@ -81,15 +81,14 @@ test.skipIf(process.geteuid?.() !== 0)(
 
     const silent = join(dir, "silent.conf");
     writeFileSync(silent, "nameserver 127.53.0.254\n");
-    const nameless = await doctor(silent, where);
-    expect(nameless).toMatchObject({ code: 1, failed: ["resolver 127.53.0.254: unreachable"] });
-    expect(nameless.checks.find(({ family }) => family === "resolver")?.fix).toContain("port 53");
-
     mount("-o", "remount,size=8m", disk);
     fill(join(disk, "filling"));
-    const full = await doctor(resolver, where);
+    const full = await doctor(silent, where);
     expect(full.code).toBe(1);
-    expect(full.failed).toContain("state space: disk-full");
+    expect(full.failed).toEqual(
+      expect.arrayContaining(["resolver 127.53.0.254: unreachable", "state space: disk-full"]),
+    );
+    expect(full.checks.find(({ family }) => family === "resolver")?.fix).toContain("port 53");
     expect(full.checks.find(({ code }) => code === "disk-full")?.fix).toContain("free space");
     const fetched = join(dir, "fetched.tar.gz");
     const curl = ["-sSf", "-X", "POST", "-H", `authorization: ${controller.key()}`, "-o", fetched];
