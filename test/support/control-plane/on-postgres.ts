@@ -1,4 +1,4 @@
-import { TESTS_ALL } from "../sample.ts";
+import { isDue, TESTS_ALL } from "../sample.ts";
 
 const AREA = "test/unit/controller";
 
@@ -7,24 +7,45 @@ const STORED = [
   "stores",
   "controller",
   "access/{routes,store}",
-  "channel/{awaiting,first-license,ip-lock,registration,sessions,telemetry-intake,triggers}",
-  "channel/documents/*",
+  "channel/{registration,sessions,telemetry-intake}",
+  "channel/documents/{documents,neighbours}",
   "clusters/*",
-  "config/item-routes",
   "containers/output-store",
   "events/routes",
   "images/store",
   "nodes/routes",
-  "stats/*",
+  "stats/{flow-store,gateway-details-store,telemetry}",
+];
+/** Tests whose statements the ones above make too; each runs there on every third day. */
+const STORED_ALIKE = [
+  "channel/{awaiting,first-license}",
+  "channel/ip-lock",
+  "channel/triggers",
+  "channel/documents/domain",
+  "config/item-routes",
+  "stats/flow-routes",
+  "stats/plugin-log-routes",
 ];
 
 /** Files of unit tests that run a second time with the store on PostgreSQL. */
 export const ON_POSTGRES: readonly string[] = TESTS_ALL
   ? [`${AREA}/**/*.test.ts`]
-  : STORED.map((name) => `${AREA}/${name}.test.ts`);
+  : [...STORED, ...STORED_ALIKE.filter((name) => isDue(`${name} on PostgreSQL`))].map(
+      (name) => `${AREA}/${name}.test.ts`,
+    );
+
+/** Tests in them, by parts of their names, that run there on every third day. */
+const ALIKE = [
+  // Requests that are refused before any statement.
+  " refuses ",
+  // Decisions in memory about many connections of a node.
+  "flap",
+  "ten reconnects",
+];
 
 /** Tests in them that do not run there. */
 export const NOT_ON_POSTGRES: readonly string[] = [
+  ...ALIKE.filter((name) => !isDue(`${name} on PostgreSQL`)),
   // Of the file of SQLite.
   "the first start makes secrets that only their owner can read",
   "a damaged database is named and left as it is",
