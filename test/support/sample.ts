@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 /** Whether everything is requested: every kill point, and long tests. */
 export const TESTS_ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
-/** Number of runs of a property: a quarter, at most 500, by default, since each test run draws others. */
-export const runs = (all: number): number => (TESTS_ALL ? all : Math.min(500, Math.max(20, Math.ceil(all / 4))));
+/** Number of runs of a property: an eighth, at most 300, by default, since each test run draws others. */
+export const runs = (all: number): number => (TESTS_ALL ? all : Math.min(300, Math.max(20, Math.ceil(all / 8))));
 
 /** Seed of this run's samples: HOLDFAST_TEST_SEED, or the date (UTC). */
 export const SEED = process.env["HOLDFAST_TEST_SEED"] ?? new Date().toISOString().slice(0, 10);

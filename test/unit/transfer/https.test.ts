@@ -9,10 +9,10 @@ import { testCertificate } from "../../support/certificates.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { runJob, downloadJob } from "../../support/data-store/transfer-rig.ts";
 
-test.each([{}, { maxBytesPerSecond: 50_000_000 }])(
+test.each([{}, { maxBytesPerSecond: 25_000_000 }])(
   "receives a complete file over TLS with the limits %j",
   async (limits) => {
-    const body = Buffer.from(Array.from({ length: 8_000_000 }, (_, at) => (at * 31 + (at >> 8)) & 255));
+    const body = Buffer.from(Array.from({ length: 4_000_000 }, (_, at) => (at * 31 + (at >> 8)) & 255));
     const authority = await testCertificate({ hosts: [], isAuthority: true });
     const { cert, key } = await testCertificate({ hosts: ["127.0.0.1"], issuer: authority });
     const before = getCACertificates("default");

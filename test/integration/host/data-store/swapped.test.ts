@@ -3,7 +3,7 @@ import { TESTS_ALL } from "../../../support/sample.ts";
 import { besideSwapping } from "../../../support/data-store/swapped-store.ts";
 import { memoryDir } from "../../../support/temp-dir.ts";
 
-const OPERATIONS = TESTS_ALL ? 10_000 : 2000;
+const OPERATIONS = TESTS_ALL ? 10_000 : 1000;
 
 test("reads and changes nothing outside while paths are swapped for links", async () => {
   const outcome = await besideSwapping(memoryDir(), OPERATIONS);

@@ -9,7 +9,7 @@ import { TESTS_ALL } from "../../../../support/sample.ts";
 import { untilStill } from "../../../../support/until-still.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-const [CLOSES, RESETS] = TESTS_ALL ? [10_000, 3000] : [400, 200];
+const [CLOSES, RESETS] = TESTS_ALL ? [10_000, 3000] : [200, 100];
 
 const closed = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());
 
