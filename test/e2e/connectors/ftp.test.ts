@@ -4,8 +4,7 @@ import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { aTftpd, aVsftpd } from "../../support/data-store/file-servers.ts";
-import { startL4Stage } from "../../support/overlay/l4-stage.ts";
+import { aVsftpd } from "../../support/data-store/file-servers.ts";
 import { aListener, aService, planeRig } from "../../support/overlay/overlay-rig.ts";
 import { grant, peerRig } from "../../support/overlay/peer-rig.ts";
 import { freePort } from "../../support/machine/programs.ts";
@@ -68,25 +67,4 @@ test.each([
     expect(records.filter(({ destBytes }) => destBytes === bytes.length)).toHaveLength(1);
   }
   expect(rigs[0]?.counters()).toMatchObject({ flows: 6, activeFlows: 0, refusals: {}, errors: {} });
-});
-
-test("a node serves both protocols as its configuration says", async () => {
-  const dir = tempDir();
-  const [files, boot] = [await aVsftpd(dir), await aTftpd(dir)];
-  const stage = await startL4Stage(dir);
-  const at = { host: "127.0.0.1" };
-  await stage.create("services", { name: "files", protocol: "ftp", port: files.port, ...at });
-  await stage.create("services", { name: "boot", protocol: "tftp", port: boot.port, ...at });
-  const [ftpPort, tftpPort, wrong] = [await freePort(), await freePort(), await freePort()];
-  const connect = (protocol: string, service: string, port: number): Promise<string> =>
-    stage.create("connectors", { node: "local", localIp: "127.0.0.1", protocol, service, port });
-  await connect("ftp", "files", ftpPort);
-  await connect("tftp", "boot", tftpPort);
-  const mismatched = await connect("tcp", "files", wrong);
-  await stage.untilNamed({ [`connectors.items.${mismatched}`]: "protocol-mismatch" });
-  writeFileSync(join(boot.root, "loader"), "boot me");
-  writeFileSync(join(files.root, "upload/note"), "read me");
-  const { stdout } = await curl("--ftp-pasv", `ftp://127.0.0.1:${ftpPort}/upload/note`);
-  expect(stdout.toString()).toBe("read me");
-  expect((await curl(`tftp://127.0.0.1:${tftpPort}/loader`)).stdout.toString()).toBe("boot me");
 });

@@ -1,6 +1,11 @@
+import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { createSocket } from "node:dgram";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { aTftpd, aVsftpd } from "../../support/data-store/file-servers.ts";
 import { fileEnd } from "../../support/file-end.ts";
 import {
   endProcess,
@@ -16,10 +21,11 @@ import { untilOnline, untilReason } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+const run = promisify(execFile);
 const onFinished = fileEnd();
 let stage: L4Stage;
 
-/** The first test leaves its node without connectors and services. */
+/** Each test but the last leaves its node without connectors and services. */
 beforeAll(async () => {
   stage = await startL4Stage(tempDir(onFinished), { onFinished });
 });
@@ -91,6 +97,29 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await stage.call("DELETE", "config/connectors");
   await waitFor("flows of a connector that is gone end", () => flow.fate() !== undefined);
   await stage.call("DELETE", "config/services");
+  await stage.untilNamed({});
+});
+
+test("a node serves FTP and TFTP as its configuration says", async () => {
+  const dir = tempDir();
+  const [files, boot] = [await aVsftpd(dir), await aTftpd(dir)];
+  const at = { host: "127.0.0.1" };
+  await stage.create("services", { name: "files", protocol: "ftp", port: files.port, ...at });
+  await stage.create("services", { name: "boot", protocol: "tftp", port: boot.port, ...at });
+  const [ftpPort, tftpPort, wrong] = [await freePort(), await freePort(), await freePort()];
+  const connect = (protocol: string, service: string, port: number): Promise<string> =>
+    stage.create("connectors", { node: "local", localIp: "127.0.0.1", protocol, service, port });
+  await connect("ftp", "files", ftpPort);
+  await connect("tftp", "boot", tftpPort);
+  const mismatched = await connect("tcp", "files", wrong);
+  await stage.untilNamed({ [`connectors.items.${mismatched}`]: "protocol-mismatch" });
+  writeFileSync(join(boot.root, "loader"), "boot me");
+  writeFileSync(join(files.root, "upload/note"), "read me");
+  const fetched = async (url: string): Promise<string> =>
+    (await run("curl", ["--silent", "--show-error", "--max-time", "20", "--no-ftp-skip-pasv-ip", url])).stdout;
+  expect(await fetched(`ftp://127.0.0.1:${ftpPort}/upload/note`)).toBe("read me");
+  expect(await fetched(`tftp://127.0.0.1:${tftpPort}/loader`)).toBe("boot me");
+  for (const section of ["connectors", "services"]) await stage.call("DELETE", `config/${section}`);
   await stage.untilNamed({});
 });
 

@@ -27,6 +27,7 @@ import {
   untilServed,
 } from "../../support/overlay/mesh-stage.ts";
 import { endUnitsBelow } from "../../support/machine/real-units.ts";
+import { isDue } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import type { ConnectorView } from "../../../src/protocol/local/overlay.ts";
@@ -207,21 +208,31 @@ async function triggered(lab: Lab, node: string, event: string, body: unknown): 
   return lab.call("POST", `/node/{${node}}/trigger/${event}?wait=1`, body);
 }
 
+/** Runs something of A while the same gateway carries before and after, and returns that gateway with the result. */
+function whileOneCarries<T>(run: () => Promise<T>): Promise<readonly [string, T]> {
+  return waitFor("one gateway carries all the time", async () => {
+    const carrier = await carrierOf(stage.lab, "a");
+    const result = await run();
+    return (await carrierOf(stage.lab, "a")) === carrier && ([carrier, result] as const);
+  });
+}
+
 const messageOf = (answer: unknown): string => (answer as { output: { message: string } }).output.message;
 
 test("pings and traces another node through the tunnel, and names the path", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
-  const carrier = await carrierOf(lab, "a");
-  const pinged = await lab.holdfast("a", "ping", "-c", "2", "b");
+  const [carrier, pinged] = await whileOneCarries(() => lab.holdfast("a", "ping", "-c", "2", "b"));
   expect(pinged).toMatch(new RegExp(`seq=1 time=[\\d.]+ ms by ${carrier}\\.lab\\.example \\(default path\\)`));
   expect(pinged).toContain("2 sent, 2 answered, 0% lost");
-  expect(messageOf(await triggered(lab, "a", "tg-ping", { host: "b", count: 1 }))).toContain(
-    `by ${carrier}.lab.example, default path`,
+  const [over, answer] = await whileOneCarries(() => triggered(lab, "a", "tg-ping", { host: "b", count: 1 }));
+  expect(messageOf(answer)).toContain(`by ${over}.lab.example, default path`);
+  const [through, traced] = await whileOneCarries(() =>
+    triggered(lab, "a", "tg-traceroute", { host: "b.lab.example" }),
   );
-  const hops = messageOf(await triggered(lab, "a", "tg-traceroute", { host: "b.lab.example" })).split("\n");
+  const hops = messageOf(traced).split("\n");
   expect(hops[1]).toMatch(
-    new RegExp(`^ 1 {2}${carrier}\\.lab\\.example \\(default path, [\\d.]+:\\d+\\)( {2}[\\d.]+ ms){3}$`),
+    new RegExp(`^ 1 {2}${through}\\.lab\\.example \\(default path, [\\d.]+:\\d+\\)( {2}[\\d.]+ ms){3}$`),
   );
   expect(hops[2]).toMatch(/^ 2 {2}b\.lab\.example( {2}[\d.]+ ms){3}$/);
   // The gateway reaches its clients, and both list each other.
@@ -237,131 +248,141 @@ test("pings and traces another node through the tunnel, and names the path", asy
   expect(JSON.stringify(listed)).toContain('"name":"a"');
 });
 
-test("downloads files of FTP and TFTP servers from another site through a gateway", async () => {
-  const { lab } = stage;
-  const dir = tempDir();
-  const at = lab.network.on("b");
-  const [files, boot] = [await aVsftpd(dir, at), await aTftpd(dir, at)];
-  writeFileSync(join(files.root, "upload/note"), "read me");
-  writeFileSync(join(boot.root, "loader"), "boot me");
-  const host = "127.0.0.1";
-  await stage.service("b", { name: "files", protocol: "ftp", host, port: files.port });
-  await stage.service("b", { name: "boot", protocol: "tftp", host, port: boot.port });
-  await stage.connector("a", { node: "b", service: "files", port: 7101, protocol: "ftp" });
-  await stage.connector("a", { node: "b", service: "boot", port: 7102, protocol: "tftp" });
-  const fetch = async (url: string): Promise<string> => {
-    const [command, ...args] = [...lab.network.on("a"), "curl", "-sS", "--max-time", "10", "--no-ftp-skip-pasv-ip"];
-    const { stdout } = await run(command, [...args, url]);
-    return stdout;
-  };
-  expect(await waitFor("the note", () => fetch("ftp://127.0.0.1:7101/upload/note"))).toBe("read me");
-  expect(await waitFor("the loader", () => fetch("tftp://127.0.0.1:7102/loader"))).toBe("boot me");
-  const isNote = ({ destBytes }: Readonly<Record<string, unknown>>): boolean => destBytes === "read me".length;
-  for (const node of ["a", "b"]) {
-    const record = await waitFor(`the record of ${node}`, async () => (await flowsOf(lab, node)).find(isNote));
-    expect(record).toMatchObject({ protocol: "TCP", meta: { service: "files" } });
-  }
-});
-
-test("ssh and sftp work through a connector to a service on another node", async () => {
-  const { lab } = stage;
-  const dir = join(lab.dir, "ssh");
-  mkdirSync(dir, { mode: 0o700 });
-  // sshd(8) refuses to start without it.
-  mkdirSync("/run/sshd", { recursive: true, mode: 0o755 });
-  const at = (name: string): string => join(dir, name);
-  for (const key of ["host", "user"]) {
-    execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", at(key)]);
-  }
-  writeFileSync(at("authorized"), readFileSync(at("user.pub")), { mode: 0o600 });
-  writeFileSync(at("known"), `[127.0.0.1]:${SSH_PORT} ${readFileSync(at("host.pub"), "utf8")}`);
-  const settings = {
-    ListenAddress: `127.0.0.1:${SSHD_PORT}`,
-    HostKey: at("host"),
-    AuthorizedKeysFile: at("authorized"),
-    PidFile: at("pid"),
-    PermitRootLogin: "prohibit-password",
-    StrictModes: "no",
-    UsePAM: "no",
-    Subsystem: "sftp internal-sftp",
-  };
-  writeFileSync(
-    at("sshd_config"),
-    Object.entries(settings)
-      .map(([name, value]) => `${name} ${value}\n`)
-      .join(""),
-  );
-  const onB = lab.network.on("b");
-  startAside(onB, ["/usr/sbin/sshd", "-D", "-e", "-f", at("sshd_config")], at("log"));
-  await waitFor("sshd listens", () =>
-    execFileSync(onB[0] ?? "", [...onB.slice(1), "ss", "-ltnH"], { encoding: "utf8" }).includes(`:${SSHD_PORT}`),
-  );
-  await stage.service("b", { name: "ssh", protocol: "tcp", host: "127.0.0.1", port: SSHD_PORT });
-  await stage.connector("a", { node: "b", service: "ssh", port: SSH_PORT });
-
-  const options = Object.entries({
-    BatchMode: "yes",
-    IdentityFile: at("user"),
-    IdentitiesOnly: "yes",
-    UserKnownHostsFile: at("known"),
-    StrictHostKeyChecking: "yes",
-    ConnectTimeout: "30",
-  }).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
-  const onA = (command: string, args: readonly string[], input = ""): string => {
-    const [file = "", ...rest] = lab.network.on("a");
-    return execFileSync(file, [...rest, command, "-F", "none", ...options, ...args], {
-      input,
-      encoding: "utf8",
-      timeout: 120_000,
-      maxBuffer: 1 << 24,
-    });
-  };
-  const ssh = (line: string, input = ""): string => onA("ssh", ["-p", String(SSH_PORT), "root@127.0.0.1", line], input);
-  await waitFor("ssh runs a command there", () => {
-    try {
-      return ssh("ip netns identify").trim() === onB.at(-1);
-    } catch {
-      return false;
+test.runIf(isDue("FTP and TFTP through a gateway"))(
+  "downloads files of FTP and TFTP servers from another site through a gateway",
+  async () => {
+    const { lab } = stage;
+    const dir = tempDir();
+    const at = lab.network.on("b");
+    const [files, boot] = [await aVsftpd(dir, at), await aTftpd(dir, at)];
+    writeFileSync(join(files.root, "upload/note"), "read me");
+    writeFileSync(join(boot.root, "loader"), "boot me");
+    const host = "127.0.0.1";
+    await stage.service("b", { name: "files", protocol: "ftp", host, port: files.port });
+    await stage.service("b", { name: "boot", protocol: "tftp", host, port: boot.port });
+    await stage.connector("a", { node: "b", service: "files", port: 7101, protocol: "ftp" });
+    await stage.connector("a", { node: "b", service: "boot", port: 7102, protocol: "tftp" });
+    const fetch = async (url: string): Promise<string> => {
+      const [command, ...args] = [...lab.network.on("a"), "curl", "-sS", "--max-time", "10", "--no-ftp-skip-pasv-ip"];
+      const { stdout } = await run(command, [...args, url]);
+      return stdout;
+    };
+    expect(await waitFor("the note", () => fetch("ftp://127.0.0.1:7101/upload/note"))).toBe("read me");
+    expect(await waitFor("the loader", () => fetch("tftp://127.0.0.1:7102/loader"))).toBe("boot me");
+    const isNote = ({ destBytes }: Readonly<Record<string, unknown>>): boolean => destBytes === "read me".length;
+    for (const node of ["a", "b"]) {
+      const record = await waitFor(`the record of ${node}`, async () => (await flowsOf(lab, node)).find(isNote));
+      expect(record).toMatchObject({ protocol: "TCP", meta: { service: "files" } });
     }
-  });
-  // The exit status and both directions, beyond any buffer on the path.
-  expect(() => ssh("exit 3")).toThrow(expect.objectContaining({ status: 3 }) as Error);
-  const text = randomBytes(3 << 20).toString("base64");
-  expect(digest(Buffer.from(ssh("cat", text)))).toBe(digest(Buffer.from(text)));
+  },
+);
 
-  const file = randomBytes(8 << 20);
-  writeFileSync(at("sent"), file);
-  onA(
-    "sftp",
-    ["-b", "-", "-P", String(SSH_PORT), "root@127.0.0.1"],
-    `put ${at("sent")} ${at("there")}\nget ${at("there")} ${at("back")}\n`,
-  );
-  expect([digest(readFileSync(at("there"))), digest(readFileSync(at("back")))]).toEqual([digest(file), digest(file)]);
-});
+test.runIf(isDue("ssh through a gateway"))(
+  "ssh and sftp work through a connector to a service on another node",
+  async () => {
+    const { lab } = stage;
+    const dir = join(lab.dir, "ssh");
+    mkdirSync(dir, { mode: 0o700 });
+    // sshd(8) refuses to start without it.
+    mkdirSync("/run/sshd", { recursive: true, mode: 0o755 });
+    const at = (name: string): string => join(dir, name);
+    for (const key of ["host", "user"]) {
+      execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", at(key)]);
+    }
+    writeFileSync(at("authorized"), readFileSync(at("user.pub")), { mode: 0o600 });
+    writeFileSync(at("known"), `[127.0.0.1]:${SSH_PORT} ${readFileSync(at("host.pub"), "utf8")}`);
+    const settings = {
+      ListenAddress: `127.0.0.1:${SSHD_PORT}`,
+      HostKey: at("host"),
+      AuthorizedKeysFile: at("authorized"),
+      PidFile: at("pid"),
+      PermitRootLogin: "prohibit-password",
+      StrictModes: "no",
+      UsePAM: "no",
+      Subsystem: "sftp internal-sftp",
+    };
+    writeFileSync(
+      at("sshd_config"),
+      Object.entries(settings)
+        .map(([name, value]) => `${name} ${value}\n`)
+        .join(""),
+    );
+    const onB = lab.network.on("b");
+    startAside(onB, ["/usr/sbin/sshd", "-D", "-e", "-f", at("sshd_config")], at("log"));
+    await waitFor("sshd listens", () =>
+      execFileSync(onB[0] ?? "", [...onB.slice(1), "ss", "-ltnH"], { encoding: "utf8" }).includes(`:${SSHD_PORT}`),
+    );
+    await stage.service("b", { name: "ssh", protocol: "tcp", host: "127.0.0.1", port: SSHD_PORT });
+    await stage.connector("a", { node: "b", service: "ssh", port: SSH_PORT });
 
-test("netcheck passes, and names the lost gateway while ping continues through the other", async () => {
-  const { lab } = stage;
-  healAfter(lab);
-  await untilAllUp(lab, ["a", "b"]);
-  expect(await lab.holdfast("a", "netcheck")).toMatch(/PASS tls +it has the gateway's key[^]*no check failed\n$/);
-  const carrier = await carrierOf(lab, "a");
-  cut(lab, carrier);
-  const other = carrier === "gw1" ? "gw2" : "gw1";
-  await waitFor(`${other} carries`, async () => (await carrierOf(lab, "a")) === other);
-  await waitFor("the other gateway answers for b", async () =>
-    (await lab.holdfast("a", "ping", "-c", "1", "b").catch(() => "")).includes(`by ${other}.lab.example`),
-  );
-  await untilPath(lab, "a", carrier, ({ state }) => state !== "up");
-  await waitFor("the path is known to be down", async () => {
-    const checked = await lab.holdfast("a", "netcheck", "--json").catch(String);
-    const { checks } = NetworkReport.parse(JSON.parse(/\{.*\}/.exec(checked)?.[0] ?? "{}"));
-    const failures = checks.filter(({ status }) => status === "fail");
-    expect(failures.every(({ name }) => name === `${carrier}.lab.example`)).toBe(true);
-    return failures.map(({ check }) => check).join() === "tcp,tunnel";
-  });
-});
+    const options = Object.entries({
+      BatchMode: "yes",
+      IdentityFile: at("user"),
+      IdentitiesOnly: "yes",
+      UserKnownHostsFile: at("known"),
+      StrictHostKeyChecking: "yes",
+      ConnectTimeout: "30",
+    }).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
+    const onA = (command: string, args: readonly string[], input = ""): string => {
+      const [file = "", ...rest] = lab.network.on("a");
+      return execFileSync(file, [...rest, command, "-F", "none", ...options, ...args], {
+        input,
+        encoding: "utf8",
+        timeout: 120_000,
+        maxBuffer: 1 << 24,
+      });
+    };
+    const ssh = (line: string, input = ""): string =>
+      onA("ssh", ["-p", String(SSH_PORT), "root@127.0.0.1", line], input);
+    await waitFor("ssh runs a command there", () => {
+      try {
+        return ssh("ip netns identify").trim() === onB.at(-1);
+      } catch {
+        return false;
+      }
+    });
+    // The exit status and both directions, beyond any buffer on the path.
+    expect(() => ssh("exit 3")).toThrow(expect.objectContaining({ status: 3 }) as Error);
+    const text = randomBytes(3 << 20).toString("base64");
+    expect(digest(Buffer.from(ssh("cat", text)))).toBe(digest(Buffer.from(text)));
 
-test("a gateway is a destination and a source as any other node", async () => {
+    const file = randomBytes(8 << 20);
+    writeFileSync(at("sent"), file);
+    onA(
+      "sftp",
+      ["-b", "-", "-P", String(SSH_PORT), "root@127.0.0.1"],
+      `put ${at("sent")} ${at("there")}\nget ${at("there")} ${at("back")}\n`,
+    );
+    expect([digest(readFileSync(at("there"))), digest(readFileSync(at("back")))]).toEqual([digest(file), digest(file)]);
+  },
+);
+
+test.runIf(isDue("netcheck of a lost gateway"))(
+  "netcheck passes, and names the lost gateway while ping continues through the other",
+  async () => {
+    const { lab } = stage;
+    healAfter(lab);
+    await untilAllUp(lab, ["a", "b"]);
+    expect(await lab.holdfast("a", "netcheck")).toMatch(/PASS tls +it has the gateway's key[^]*no check failed\n$/);
+    const carrier = await carrierOf(lab, "a");
+    cut(lab, carrier);
+    const other = carrier === "gw1" ? "gw2" : "gw1";
+    await waitFor(`${other} carries`, async () => (await carrierOf(lab, "a")) === other);
+    await waitFor("the other gateway answers for b", async () =>
+      (await lab.holdfast("a", "ping", "-c", "1", "b").catch(() => "")).includes(`by ${other}.lab.example`),
+    );
+    await untilPath(lab, "a", carrier, ({ state }) => state !== "up");
+    await waitFor("the path is known to be down", async () => {
+      const checked = await lab.holdfast("a", "netcheck", "--json").catch(String);
+      const { checks } = NetworkReport.parse(JSON.parse(/\{.*\}/.exec(checked)?.[0] ?? "{}"));
+      const failures = checks.filter(({ status }) => status === "fail");
+      expect(failures.every(({ name }) => name === `${carrier}.lab.example`)).toBe(true);
+      return failures.map(({ check }) => check).join() === "tcp,tunnel";
+    });
+  },
+);
+
+test.runIf(isDue("a gateway as a node"))("a gateway is a destination and a source as any other node", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   await startEcho(lab, "gw1");
@@ -473,49 +494,55 @@ test("a changed gateway section reaches every affected node, without a restart o
 });
 
 // The last two, since they replace nodes.
-test("nodes stop dialling a deleted gateway, and report that it has left the domain", async () => {
-  const { lab } = stage;
-  await untilAllUp(lab, ["a", "b"]);
-  const carrier = await carrierOf(lab, "a");
-  const flow = await untilServed(lab, "a", 7001);
-  await lab.call("DELETE", `/node/{${carrier}}`);
-  await untilOver(flow);
-  await untilServed(lab, "a", 7001);
-  await waitFor("its path is removed", async () =>
-    (await pathsOf(lab, "a")).every(({ gateway }) => gateway !== carrier),
-  );
-  await waitFor("the event", async () =>
-    (await eventsOf(lab, "a")).some(({ message }) => message === `Gateway ${carrier} removed from the domain`),
-  );
-  // It is another node when it returns.
-  await lab.endAgent(carrier);
-  process.kill(lab.pidOf(carrier, "overlay") ?? process.pid, "SIGKILL");
-  endUnitsBelow(join(lab.dir, carrier));
-  rmSync(join(lab.dir, carrier), { recursive: true });
-  await lab.addNode(carrier);
-  await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === carrier && node.online));
-  const host = lab.addressOf(carrier);
-  await lab.call("PUT", `/node/{${carrier}}/config/gateway`, {
-    enabled: true,
-    type: "public",
-    host,
-    port: GATEWAY_PORT,
-  });
-  await untilPath(lab, "a", carrier, ({ state }) => state === "up");
-});
+test.runIf(isDue("a deleted gateway"))(
+  "nodes stop dialling a deleted gateway, and report that it has left the domain",
+  async () => {
+    const { lab } = stage;
+    await untilAllUp(lab, ["a", "b"]);
+    const carrier = await carrierOf(lab, "a");
+    const flow = await untilServed(lab, "a", 7001);
+    await lab.call("DELETE", `/node/{${carrier}}`);
+    await untilOver(flow);
+    await untilServed(lab, "a", 7001);
+    await waitFor("its path is removed", async () =>
+      (await pathsOf(lab, "a")).every(({ gateway }) => gateway !== carrier),
+    );
+    await waitFor("the event", async () =>
+      (await eventsOf(lab, "a")).some(({ message }) => message === `Gateway ${carrier} removed from the domain`),
+    );
+    // It is another node when it returns.
+    await lab.endAgent(carrier);
+    process.kill(lab.pidOf(carrier, "overlay") ?? process.pid, "SIGKILL");
+    endUnitsBelow(join(lab.dir, carrier));
+    rmSync(join(lab.dir, carrier), { recursive: true });
+    await lab.addNode(carrier);
+    await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === carrier && node.online));
+    const host = lab.addressOf(carrier);
+    await lab.call("PUT", `/node/{${carrier}}/config/gateway`, {
+      enabled: true,
+      type: "public",
+      host,
+      port: GATEWAY_PORT,
+    });
+    await untilPath(lab, "a", carrier, ({ state }) => state === "up");
+  },
+);
 
-test("reaches a destination that was registered again under its old name", async () => {
-  const { lab } = stage;
-  await untilAllUp(lab, ["a", "b"]);
-  await lab.call("DELETE", "/node/{b}");
-  await lab.endAgent("b");
-  const overlay = lab.pidOf("b", "overlay");
-  if (overlay === undefined) throw new Error("b has no overlay");
-  process.kill(overlay, "SIGKILL");
-  endUnitsBelow(join(lab.dir, "b"));
-  rmSync(join(lab.dir, "b"), { recursive: true });
-  await lab.addNode("b");
-  await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === "b" && node.online));
-  await stage.service("b", { name: "echo", ...echo });
-  await untilServed(lab, "a", 7001);
-});
+test.runIf(isDue("a node registered again"))(
+  "reaches a destination that was registered again under its old name",
+  async () => {
+    const { lab } = stage;
+    await untilAllUp(lab, ["a", "b"]);
+    await lab.call("DELETE", "/node/{b}");
+    await lab.endAgent("b");
+    const overlay = lab.pidOf("b", "overlay");
+    if (overlay === undefined) throw new Error("b has no overlay");
+    process.kill(overlay, "SIGKILL");
+    endUnitsBelow(join(lab.dir, "b"));
+    rmSync(join(lab.dir, "b"), { recursive: true });
+    await lab.addNode("b");
+    await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === "b" && node.online));
+    await stage.service("b", { name: "echo", ...echo });
+    await untilServed(lab, "a", 7001);
+  },
+);

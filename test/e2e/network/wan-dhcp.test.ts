@@ -20,8 +20,7 @@ const isAside = (line: string): boolean => line.includes("/conf/eth0/promote_sec
 /** The tested scenarios, each by the name of its machine. */
 const NAMES = [
   "moves",
-  ...sampleOf(["same", "kept"] as const, 1, "transitions of a WAN"),
-  ...sampleOf(["silent", "astray", "renewed", "lost"] as const, 1, "faults of a leased WAN"),
+  ...sampleOf(["same", "kept", "silent", "astray", "renewed", "lost"] as const, 1, "leases of a WAN"),
 ] as const;
 const stage = networkStage(Object.fromEntries(NAMES.map((name) => [name, []])));
 

@@ -17,7 +17,7 @@ import {
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-const SIZE = 128 * 1024 * 1024;
+const SIZE = 64 * 1024 * 1024;
 const CONTENT = randomBytes(1024 * 1024);
 const WHOLE = (() => {
   const hash = createHash("sha256");
@@ -54,7 +54,7 @@ function aDownload(port: number) {
     bytes += chunk.length;
     if (!isSlow) return;
     socket.pause();
-    setTimeout(() => socket.resume(), 20);
+    setTimeout(() => socket.resume(), 50);
   });
   return {
     bytes: () => bytes,

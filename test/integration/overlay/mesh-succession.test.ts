@@ -18,6 +18,7 @@ import {
 } from "../../support/overlay/overlay-rig.ts";
 import { atOnce } from "../../support/at-once.ts";
 import { freePort } from "../../support/machine/programs.ts";
+import { sampleOf } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -113,5 +114,5 @@ async function cutsNothing(which: "source" | "gateway" | "dest"): Promise<void> 
 }
 
 test("a successor of an overlay with sessions to other nodes cuts no flow, and refuses none", async () => {
-  await atOnce(["source", "gateway", "dest"] as const, String, cutsNothing);
+  await atOnce(sampleOf(["source", "gateway", "dest"] as const, 1, "successors"), String, cutsNothing);
 }, 600_000);
