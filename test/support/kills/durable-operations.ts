@@ -49,7 +49,7 @@ export function registering(controller: Controller): Operation<Registering> {
     const { jti, name } = peekClaims("holdfast-license+jwt", license);
     const nodes = (await controller.nodes.all()).filter((node) => node.name === name);
     expect(nodes.map(({ uid }) => uid)).toEqual([jti]);
-    expect(nodes[0]?.keys).toEqual(await keysOf(stateDir));
+    expect(nodes[0]?.keys?.jwk).toEqual(await keysOf(stateDir));
     expect((await identityFiles(hostFiles(), stateDir).registration.load()).is).toBe("good");
     expectTidy(stateDir);
   };
