@@ -15,6 +15,7 @@ import {
   type AgentProgram,
 } from "../../support/machine/programs.ts";
 import { runVerb } from "../../support/run-verb.ts";
+import { isDue } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -152,52 +153,55 @@ test("two run at a time, the others are queued, and any can be cancelled", async
   const download = (n: number) =>
     begin(call, { action: "HTTP_DOWNLOAD", uri: `${files.url}/${n}`, filename: `${n}.img`, location: "images" });
   const ids: string[] = [];
-  for (let n = 0; n < 8; n += 1) ids.push(await download(n));
-  const again = { action: "HTTP_DOWNLOAD", uri: `${files.url}/x`, filename: "7.img", location: "/images" };
+  for (let n = 0; n < 5; n += 1) ids.push(await download(n));
+  const again = { action: "HTTP_DOWNLOAD", uri: `${files.url}/x`, filename: "4.img", location: "/images" };
   expect(await call(again)).toMatchObject({
     status: 422,
-    body: [expect.stringMatching(`^task ${ids[7]} is at work on the same file`)],
+    body: [expect.stringMatching(`^task ${ids[4]} is at work on the same file`)],
   });
   const mine = async () => (await tasksOf(call)).filter(({ id }) => ids.includes(id));
   const half = await waitFor("two are half-way", async () => {
     const tasks = await mine();
     return tasks.filter(({ progress }) => progress?.bytes === 100_000).length === 2 ? tasks : undefined;
   });
-  expect(half.map(({ status }) => status)).toEqual(["Running", "Running", ...Array<string>(6).fill("Pending")]);
+  expect(half.map(({ status }) => status)).toEqual(["Running", "Running", ...Array<string>(3).fill("Pending")]);
   expect(half[0]?.details).toMatch(/^50 % · 100\.0 kB of 200\.0 kB/);
-  expect(half[7]?.details).toBe("waiting for its turn");
+  expect(half[4]?.details).toBe("waiting for its turn");
   expect(await call({ action: "DELETE", filename: "images/0.img" })).toMatchObject({
     status: 422,
     body: [expect.stringMatching(`^task ${ids[0]} .* is at work on images/0\\.img`)],
   });
   expect(files.ranges.length).toBe(2);
 
-  for (const id of [ids[0], ids[5]]) expect(await call({ action: "CANCEL", id })).toEqual({ status: 200, body: {} });
+  for (const id of [ids[0], ids[3]]) expect(await call({ action: "CANCEL", id })).toEqual({ status: 200, body: {} });
   const rest = await mine();
-  expect([rest[0]?.status, rest[5]?.status]).toEqual(["Cancelled", "Cancelled"]);
+  expect([rest[0]?.status, rest[3]?.status]).toEqual(["Cancelled", "Cancelled"]);
   files.allow(Infinity);
-  for (const at of [1, 2, 3, 4, 6, 7]) await untilStatus(call, ids[at] ?? "", "Completed");
-  expect(namesIn(agent, "images")).toEqual([1, 2, 3, 4, 6, 7].map((n) => `${n}.img`));
+  for (const at of [1, 2, 4]) await untilStatus(call, ids[at] ?? "", "Completed");
+  expect(namesIn(agent, "images")).toEqual([1, 2, 4].map((n) => `${n}.img`));
 });
 
-test("the next agent resumes the downloads of a killed one where they were", async () => {
-  const { dir, agent, call, more } = managed;
-  const files = await startPacedFiles(40_000_000);
-  files.allow(20_000_000);
-  const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a.img", location: "resumed" };
-  const id = await begin(call, { ...download, hash: files.sha256 });
-  await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir, id) !== undefined);
-  await agent.end("SIGKILL");
-  const seen = files.ranges.length;
-  const successor = await startAgent(join(dir, "node"), { more, onFinished });
-  managed = { ...managed, agent: successor };
-  files.allow(Infinity);
-  await waitFor("it is there", () => namesIn(successor, "resumed").includes("a.img"));
-  expect(namesIn(successor, "resumed")).toEqual(["a.img"]);
-  expect(readFileSync(join(successor.stateDir, "data-store/resumed/a.img")).equals(files.content)).toBe(true);
-  expect(files.ranges.slice(seen)).toEqual([expect.stringMatching(/^bytes=[1-9]\d*-/)]);
-  await untilStatus(locally(successor), id, "Completed");
-});
+test.runIf(isDue("resumed downloads"))(
+  "the next agent resumes the downloads of a killed one where they were",
+  async () => {
+    const { dir, agent, call, more } = managed;
+    const files = await startPacedFiles(40_000_000);
+    files.allow(20_000_000);
+    const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a.img", location: "resumed" };
+    const id = await begin(call, { ...download, hash: files.sha256 });
+    await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir, id) !== undefined);
+    await agent.end("SIGKILL");
+    const seen = files.ranges.length;
+    const successor = await startAgent(join(dir, "node"), { more, onFinished });
+    managed = { ...managed, agent: successor };
+    files.allow(Infinity);
+    await waitFor("it is there", () => namesIn(successor, "resumed").includes("a.img"));
+    expect(namesIn(successor, "resumed")).toEqual(["a.img"]);
+    expect(readFileSync(join(successor.stateDir, "data-store/resumed/a.img")).equals(files.content)).toBe(true);
+    expect(files.ranges.slice(seen)).toEqual([expect.stringMatching(/^bytes=[1-9]\d*-/)]);
+    await untilStatus(locally(successor), id, "Completed");
+  },
+);
 
 test("fetches from this machine only with permission, and reports the reason", async () => {
   const { dir } = managed;
