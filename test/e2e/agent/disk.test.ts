@@ -16,7 +16,7 @@ import {
 } from "../../support/machine/programs.ts";
 import { endUnitsBelow, UNDER_UNITS } from "../../support/machine/real-units.ts";
 import { DAMAGES, fill, mountDisk, onDisk, setTag, stateFiles, tagged } from "../../support/machine/state-disk.ts";
-import { sampleOf } from "../../support/sample.ts";
+import { isDue, sampleOf } from "../../support/sample.ts";
 import { eventsOf, statusWhere, untilOnline, wake } from "../../support/stage.ts";
 import { changesBelow } from "../../support/kills/strace.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -44,55 +44,22 @@ const removeImage = (controller: ControllerProgram, uid: string) =>
   trigger(controller, uid, "container-image", { action: "delete", image: "no/such" });
 const faultsOf = async (agent: AgentProgram) => (await agent.status()).faults.map(({ code }) => code);
 
-test("a full disk affects only what needs a disk, and loses nothing", async () => {
-  const { dir, port, controller, home, agent, uid, state } = await onDisk("1m");
-  const free = fill(state);
-  await setTag(controller, uid, "second");
-  await waitFor("the disk is reported", async () => (await faultsOf(agent)).includes("storage-unavailable"));
-  // Its configuration has a reserve, and so has the journal.
-  await tagged(agent, "second");
-  expect(await ping(controller, uid)).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
-  if (!UNDER_UNITS) expect(await restart(controller, uid)).toMatchObject(UNMANAGED);
-  expect((await removeImage(controller, uid)).body).not.toMatchObject({ code: "storage-unavailable" });
-  const health = await agent.health();
-  expect([health.verdict, health.items.find(({ name }) => name === "state")?.status]).toEqual(["failed", "fail"]);
-
-  // The session is lost and returns: its counter cannot be written either.
-  await controller.end("SIGKILL");
-  const second = await startController(dir, port);
-  wake(agent);
-  await untilOnline(agent);
-
-  // It starts too, with its last good state.
-  await agent.end("SIGKILL");
-  const again = await startAgent(home);
-  await untilOnline(again);
-  expect((await again.status()).tags["mark"]).toBe("second");
-  await setTag(second, uid, "third");
-  await tagged(again, "third");
-
-  free();
-  await waitFor("the disk is reported as good", async () => !(await faultsOf(again)).includes("storage-unavailable"));
-  // An installed node is restarted.
-  if (!UNDER_UNITS) expect(await restart(second, uid)).toMatchObject(UNMANAGED);
-  const events = (await eventsOf(second, uid)).map(({ eventType }) => eventType);
-  expect(events).not.toContain("Identity Shared");
-  const names = readdirSync(state, { recursive: true, encoding: "utf8" });
-  expect(names.filter((name) => /damaged|tmp$/.test(name))).toEqual([]);
-});
-
 /** Speed of the node's clock. */
 const HASTE = 6;
-/** One node for the next two tests; in the second its disk becomes read-only. */
+/** One node for the first three tests: its disk is idle, full, and read-only. */
 let node: Awaited<ReturnType<typeof onDisk>>;
+/** Its programs that run. */
+let controller: ControllerProgram;
+let agent: AgentProgram;
 const onFinished = fileEnd();
 
 beforeAll(async () => {
-  node = await onDisk("8m", { within: hastened(HASTE), onFinished });
+  node = await onDisk("1m", { within: hastened(HASTE), onFinished });
+  ({ controller, agent } = node);
 });
 
 test("an idle online node writes nothing for a minute, and an event at once", async () => {
-  const { controller, agent, uid, state } = node;
+  const { uid, state } = node;
   const newest = (): number => Math.max(...stateFiles(state).map((name) => statSync(join(state, name)).mtimeMs));
   await waitFor("the start is over", () => newest() < Date.now() - 3000);
   const { uptimeSeconds } = await agent.status();
@@ -110,8 +77,45 @@ test("an idle online node writes nothing for a minute, and an event at once", as
   expect(busy).toContain("rename STATE/desired/node.json.tmp");
 });
 
-test("an agent starts from a read-only disk and never writes", async () => {
-  const { controller, home, agent, uid, state } = node;
+test("a full disk affects only what needs a disk, and loses nothing", async () => {
+  const { dir, port, home, uid, state } = node;
+  const free = fill(state);
+  await setTag(controller, uid, "second");
+  await waitFor("the disk is reported", async () => (await faultsOf(agent)).includes("storage-unavailable"));
+  // Its configuration has a reserve, and so has the journal.
+  await tagged(agent, "second");
+  expect(await ping(controller, uid)).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
+  if (!UNDER_UNITS) expect(await restart(controller, uid)).toMatchObject(UNMANAGED);
+  expect((await removeImage(controller, uid)).body).not.toMatchObject({ code: "storage-unavailable" });
+  const health = await agent.health();
+  expect([health.verdict, health.items.find(({ name }) => name === "state")?.status]).toEqual(["failed", "fail"]);
+
+  // The session is lost and returns: its counter cannot be written either.
+  await controller.end("SIGKILL");
+  controller = await startController(dir, port, [], { onFinished });
+  wake(agent);
+  await untilOnline(agent);
+
+  // It starts too, with its last good state.
+  await agent.end("SIGKILL");
+  agent = await startAgent(home, { onFinished });
+  await untilOnline(agent);
+  expect((await agent.status()).tags["mark"]).toBe("second");
+  await setTag(controller, uid, "third");
+  await tagged(agent, "third");
+
+  free();
+  await waitFor("the disk is reported as good", async () => !(await faultsOf(agent)).includes("storage-unavailable"));
+  // An installed node is restarted.
+  if (!UNDER_UNITS) expect(await restart(controller, uid)).toMatchObject(UNMANAGED);
+  const events = (await eventsOf(controller, uid)).map(({ eventType }) => eventType);
+  expect(events).not.toContain("Identity Shared");
+  const names = readdirSync(state, { recursive: true, encoding: "utf8" });
+  expect(names.filter((name) => /damaged|tmp$/.test(name))).toEqual([]);
+});
+
+test.runIf(isDue("read-only disk"))("an agent starts from a read-only disk and never writes", async () => {
+  const { home, uid, state } = node;
   const { tags } = await agent.status();
   await agent.end("SIGKILL");
   // An overlay that is a unit continues without its agent, and writes.
@@ -171,8 +175,8 @@ test("a controller on a full disk refuses what it cannot store and reports why, 
     expect([ended.code, ended.stderr], what).toEqual([1, expect.stringContaining(path) as string]);
     expect(readFileSync(path).equals(bad), what).toBe(true);
   };
-  const keys = sampleOf(["keys/signing.jwk", "keys/api-token.jwk"], 1, "damaged keys");
-  const damaged = ["controller.db", ...keys].flatMap((name) =>
+  const files = sampleOf(["controller.db", "keys/signing.jwk", "keys/api-token.jwk"], 1, "damaged files");
+  const damaged = files.flatMap((name) =>
     sampleOf(DAMAGES, 1, name).map(([how, spoil], at) => {
       const copy = join(dir, `${name.replace("/", "-")}-${at}`);
       cpSync(data, copy, { recursive: true });
