@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { freePort } from "../../support/free-port.ts";
+import { isDue } from "../../support/sample.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const guide = join(root, "docs/guide");
@@ -105,7 +106,7 @@ test.each(marked.map((block) => [block.page, block.script.split("\n")[0], block]
   },
 );
 
-test("a control plane and a node run by hand as in the guide", () => {
+test.runIf(isDue("by hand"))("a control plane and a node run by hand as in the guide", () => {
   const [, byHand = ""] =
     /<!-- run: by itself -->\n\n```sh\n([\s\S]*?)```/.exec(readFileSync(join(guide, "try-it.md"), "utf8")) ?? [];
   const made = join(root, ".demo/hand");

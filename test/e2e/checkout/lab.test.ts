@@ -1,7 +1,8 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { blockUdp, cut, drop, heal, lag, pause, resume, roam } from "../../../scripts/labs/faults.ts";
 import { Lab } from "../../../scripts/labs/lab.ts";
 import { FULL, GATEWAY_PORT, layoutOf, namesOf } from "../../../scripts/labs/layout.ts";
@@ -122,52 +123,56 @@ test("a lag is added to each round trip, and ends earlier connections", async ()
   await talk(aTalker(lab, "a", GATEWAY_PORT, gateway), "near again");
 });
 
-test("a lab starts whatever the previous one left, and leaves nothing behind", async () => {
-  const dir = join(tempDir(), "lab");
-  const layout = layoutOf(["gw1"], { a: [] });
-  onTestFinished(() => Lab.down(dir));
-  await Lab.up(dir, layout);
-  // As if that had been killed and its files lost.
-  const lab = await Lab.up(dir, layout);
-  expect(Lab.open(dir).state.uids).toEqual(lab.state.uids);
-  expect([...new Network(dir).hosts()].sort()).toEqual([...namesOf(layout)].sort());
-  const agent = lab.pidOf("a", "agent");
-  await lab.restart("agent", "a", "SIGKILL");
-  expect(lab.pidOf("a", "agent")).not.toBe(agent);
-  pause(lab, "gw1");
-  resume(lab, "gw1");
-  pause(lab, "a");
-  expect(processesOf(dir).length).toBeGreaterThan(0);
-  await Lab.down(dir);
-  expect(processesOf(dir)).toEqual([]);
-  expect(new Network(dir).hosts()).toEqual([]);
-  expect(existsSync(dir)).toBe(false);
-  expect(() => Lab.open(dir)).toThrow("no lab is up");
-  await Lab.down(dir);
-});
+describe("a lab", () => {
+  const dir = join(mkdtempSync(join(tmpdir(), "hf-lab-")), "lab");
+  let first: Lab;
+  beforeAll(async () => void (first = await Lab.up(dir, layoutOf([], { a: [] }))));
+  afterAll(async () => {
+    await Lab.down(dir);
+    rmSync(dirname(dir), { recursive: true });
+  });
 
-test("a call of the API accepts a body larger than any argument, returns any status, and leaves no file", async () => {
-  const dir = join(tempDir(), "lab");
-  onTestFinished(() => Lab.down(dir));
-  const lab = await Lab.up(dir, layoutOf([], { a: [] }));
-  const bodies = (): readonly string[] => readdirSync(dir).filter((name) => name.startsWith("body-"));
-  const dest = (at: number): string => `10.${100 + (at >> 8)}.${at & 255}.0/24`;
-  const nats = Array.from({ length: 5000 }, (_, at) => ({
-    uid: `${at} ${"x".repeat(100)} "\\ü\n`,
-    dest: dest(at),
-    toDest: "192.168.1.0/24",
-  }));
-  const section = { interfaces: [{ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" }], nats };
-  const text = JSON.stringify(section);
-  // Beyond the limit of one argument or one line of curl's configuration.
-  expect(text.length).toBeGreaterThan(512 * 1024);
-  for (const body of [section, text]) {
-    expect(await lab.ask("PUT", "/node/{a}/config/network", body)).toMatchObject({ status: 200 });
-    expect(await lab.call("GET", "/node/{a}/config/network")).toEqual(section);
-  }
-  expect((await lab.ask("PUT", "/node/{a}/config/network", "{")).status).toBe(422);
-  await expect(lab.call("GET", "/node/nobody")).rejects.toThrow("HTTP 4");
-  await lab.kill("controller", "controller");
-  await expect(lab.ask("PUT", "/node/{a}/config/network", section)).rejects.toThrow("curl");
-  expect(bodies()).toEqual([]);
+  test("a call of the API accepts a body larger than any argument, returns any status, and leaves no file", async () => {
+    const bodies = (): readonly string[] => readdirSync(dir).filter((name) => name.startsWith("body-"));
+    const dest = (at: number): string => `10.${100 + (at >> 8)}.${at & 255}.0/24`;
+    const nats = Array.from({ length: 5000 }, (_, at) => ({
+      uid: `${at} ${"x".repeat(100)} "\\ü\n`,
+      dest: dest(at),
+      toDest: "192.168.1.0/24",
+    }));
+    const section = { interfaces: [{ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" }], nats };
+    const text = JSON.stringify(section);
+    // Beyond the limit of one argument or one line of curl's configuration.
+    expect(text.length).toBeGreaterThan(512 * 1024);
+    for (const body of [section, text]) {
+      expect(await first.ask("PUT", "/node/{a}/config/network", body)).toMatchObject({ status: 200 });
+      expect(await first.call("GET", "/node/{a}/config/network")).toEqual(section);
+    }
+    expect((await first.ask("PUT", "/node/{a}/config/network", "{")).status).toBe(422);
+    await expect(first.call("GET", "/node/nobody")).rejects.toThrow("HTTP 4");
+    await first.kill("controller", "controller");
+    await expect(first.ask("PUT", "/node/{a}/config/network", section)).rejects.toThrow("curl");
+    expect(bodies()).toEqual([]);
+  });
+
+  test("a lab starts whatever the previous one left, and leaves nothing behind", async () => {
+    const layout = layoutOf(["gw1"], { a: [] });
+    // As if the first had been killed and its files lost.
+    const lab = await Lab.up(dir, layout);
+    expect(Lab.open(dir).state.uids).toEqual(lab.state.uids);
+    expect([...new Network(dir).hosts()].sort()).toEqual([...namesOf(layout)].sort());
+    const agent = lab.pidOf("a", "agent");
+    await lab.restart("agent", "a", "SIGKILL");
+    expect(lab.pidOf("a", "agent")).not.toBe(agent);
+    pause(lab, "gw1");
+    resume(lab, "gw1");
+    pause(lab, "a");
+    expect(processesOf(dir).length).toBeGreaterThan(0);
+    await Lab.down(dir);
+    expect(processesOf(dir)).toEqual([]);
+    expect(new Network(dir).hosts()).toEqual([]);
+    expect(existsSync(dir)).toBe(false);
+    expect(() => Lab.open(dir)).toThrow("no lab is up");
+    await Lab.down(dir);
+  });
 });
