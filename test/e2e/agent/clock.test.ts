@@ -1,35 +1,46 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import type { Status } from "../../../src/protocol/local/answers.ts";
-import { fakeTime } from "../../support/fake-time.ts";
-import { startAgent } from "../../support/machine/programs.ts";
-import { TESTS_ALL } from "../../support/sample.ts";
+import { fakeTime, type FakeTime } from "../../support/fake-time.ts";
+import { fileEnd } from "../../support/file-end.ts";
+import { startAgent, type AgentProgram } from "../../support/machine/programs.ts";
+import { sampleOf, TESTS_ALL } from "../../support/sample.ts";
 import { eventsOf, startStage, statusWhere, untilOnline, type Stage } from "../../support/stage.ts";
 import { startHoldfast } from "../../support/run-holdfast.ts";
 import { runVerb } from "../../support/run-verb.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+/** One node for the first two tests, with this wall clock. */
+let stage: Stage;
+let time: FakeTime;
+let agent: AgentProgram;
+const onFinished = fileEnd();
+
+beforeAll(async () => {
+  const dir = tempDir(onFinished);
+  time = fakeTime(dir, "@1970-01-01 00:01:00");
+  stage = await startStage(dir, { isTls: true, agent: time.options, onFinished });
+  agent = stage.agent;
+});
+
 async function ping({ controller, uid }: Stage): Promise<number> {
   const body = { host: "127.0.0.1", count: 1 };
   return (await controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, body)).status;
 }
 
-async function clockItem({ agent }: Stage) {
+async function clockItem() {
   return (await agent.health()).items.find(({ name }) => name === "clock");
 }
 
 test("a node with a clock in 1970 registers over TLS, works, and reports that its clock is wrong", async () => {
-  const dir = tempDir();
-  const time = fakeTime(dir, "@1970-01-01 00:01:00");
-  const stage = await startStage(dir, { isTls: true, agent: time.options });
-  const { agent, controller, uid } = stage;
+  const { dir, controller, uid } = stage;
   expect((await agent.status()).startedAt).toBeLessThan(3_600_000);
   expect(await ping(stage)).toBe(200);
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "one" });
   await statusWhere(agent, "documents arrive", ({ tags }) => tags["site"] === "one");
-  const behind = await clockItem(stage);
+  const behind = await clockItem();
   expect(behind).toMatchObject({ status: "fail", fix: expect.stringContaining("set the clock") as string });
   expect(behind?.message).toMatch(/^clock-behind: .* at 1970-01-01 .*, and it is 20\d\d-/);
   expect((await agent.status()).clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
@@ -44,33 +55,32 @@ test("a node with a clock in 1970 registers over TLS, works, and reports that it
 
   // With the right time at the next start it is the same node, and not reported as two.
   await agent.end();
-  const again = await startAgent(`${dir}/node`);
-  await untilOnline(again);
+  time.set("+0d");
+  agent = await startAgent(`${dir}/node`, { ...time.options, onFinished });
+  await untilOnline(agent);
   expect(await ping(stage)).toBe(200);
   const types = (await eventsOf(controller, uid)).map(({ eventType }) => eventType);
   expect(types).not.toContain("Identity Shared");
 });
 
 test("a wall clock that jumps a year and back costs no session and no trigger; before any session it is compared with the stored time, and is right at once when set", async () => {
-  const dir = tempDir();
-  const time = fakeTime(dir, "+0d");
-  const stage = await startStage(dir, { agent: time.options });
-  const { agent, controller, proxy, uid } = stage;
-  expect(await clockItem(stage)).toMatchObject({ status: "pass" });
+  const { dir, controller, proxy, uid } = stage;
+  expect(await clockItem()).toMatchObject({ status: "pass" });
   const { session } = await agent.status();
   const { connections } = proxy;
 
-  for (const [jump, says] of [
+  const jumps = [
     ["+365d", "ahead"],
     ["-365d", "behind"],
-  ] as const) {
+  ] as const;
+  for (const [jump, says] of sampleOf(jumps, 1, "jumps of the clock")) {
     const { rttMs } = (await agent.status()).session;
     time.set(jump);
     expect(await ping(stage)).toBe(200);
     const item = await waitFor(
       "health names the clock",
       async () => {
-        const found = await clockItem(stage);
+        const found = await clockItem();
         return found?.status === "fail" ? found : undefined;
       },
       45_000,
@@ -82,7 +92,7 @@ test("a wall clock that jumps a year and back costs no session and no trigger; b
     expect(await ping(stage)).toBe(200);
   }
   time.set("+0d");
-  await waitFor("health is content again", async () => (await clockItem(stage))?.status === "pass", 45_000);
+  await waitFor("health is content again", async () => (await clockItem())?.status === "pass", 45_000);
   expect((await agent.status()).session).toMatchObject({ state: "online", sid: session.sid });
   expect(await ping(stage)).toBe(200);
   expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
