@@ -8,7 +8,7 @@ import {
 } from "../../support/kills/durable-operations.ts";
 import { inLanes } from "../../support/network/lanes.ts";
 import { runController } from "../../support/control-plane/running-controller.ts";
-import { sampleOf } from "../../support/sample.ts";
+import { isDue, sampleOf } from "../../support/sample.ts";
 import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../../support/kills/strace.ts";
 
 const LIMIT_MS = 900_000;
@@ -33,24 +33,24 @@ async function killEverywhere<L extends Launch>(operation: Operation<L>, size: n
 
 test(
   "registering, killed anywhere, can be repeated and makes one node",
-  async () => killEverywhere(registering(await runController()), 6, "registration"),
+  async () => killEverywhere(registering(await runController()), 4, "registration"),
   LIMIT_MS,
 );
 
 test(
   "saving a document, killed anywhere, leaves the old one or the new one applied",
-  async () => killEverywhere(await savingDocument(), 4, "document"),
+  async () => killEverywhere(await savingDocument(), 3, "document"),
   LIMIT_MS,
 );
 
-test(
+test.runIf(isDue("killed rollback"))(
   "rolling a document back, killed anywhere, leaves it unchanged or rolls it back completely",
-  async () => killEverywhere(await rollingBack(), 4, "rollback"),
+  async () => killEverywhere(await rollingBack(), 3, "rollback"),
   LIMIT_MS,
 );
 
 test(
   "journalling a trigger, killed anywhere, runs it at most once and answers it always",
-  async () => killEverywhere(await journallingTrigger(), 4, "trigger"),
+  async () => killEverywhere(await journallingTrigger(), 3, "trigger"),
   LIMIT_MS,
 );

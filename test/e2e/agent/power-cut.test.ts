@@ -20,7 +20,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 const LIMIT_MS = 900_000;
 const SURVIVALS: readonly Survival[] = ["nothing", "all", "torn", "names", "data", 1, 2, 3];
-const CUTS = 16;
+const CUTS = 10;
 
 /** Cuts the power after each operation on the disk and checks every possible state of the disk. */
 async function cutEverywhere<L extends Launch>(

@@ -62,7 +62,7 @@ test("limits terminals to eight; a caller that disconnects ends its program and 
   expect(opened()[1]?.pid).toBeGreaterThan(0);
 });
 
-const BULK = (TESTS_ALL ? 100 : 48) * 1024 * 1024;
+const BULK = (TESTS_ALL ? 100 : 32) * 1024 * 1024;
 
 test("much output to a caller who does not read waits at its source, and arrives completely once read", async () => {
   const source = new Bulk(BULK);
