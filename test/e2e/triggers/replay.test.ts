@@ -88,16 +88,20 @@ test("a trigger runs once, whatever breaks: its session, the way of its result, 
   wake(agent);
   expect(await lost).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
 
-  // The agent is killed: it is answered interrupted.
+  // The agent is killed, and the controller still has its session: a newer one replaces it, and the trigger is answered interrupted.
   const cutOff = ping(controller, uid, "127.0.7.3", 50);
   const [running] = await waitFor("the ping runs", () => (pings("127.0.7.3").length > 0 ? pings("127.0.7.3") : false));
+  await proxy.set({ kind: "black-hole", from: "node" });
+  const before = (await agent.status()).session.sid;
   await agent.end("SIGKILL");
   await waitFor("the ping is gone with the agent", () => !pings("127.0.7.3").includes(running ?? 0));
+  await proxy.set({ kind: "pass" });
   await startAgain();
   const { status, body } = await cutOff;
   expect(status).toBeGreaterThanOrEqual(400);
   expect(body).toMatchObject({ code: "interrupted" });
-  await untilOnline(agent);
+  const { session } = await untilOnline(agent);
+  expect(session.sid).not.toBe(before);
   expect(pings("127.0.7.3")).toEqual([]);
 
   // It is answered before a restart and delivered again after it.
@@ -111,14 +115,6 @@ test("a trigger runs once, whatever breaks: its session, the way of its result, 
   await startAgain();
   expect(await answered).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
 
-  // The controller still has the session that the node has lost; a newer one replaces it.
-  await proxy.set({ kind: "black-hole", from: "node" });
-  const before = (await agent.status()).session.sid;
-  await agent.end("SIGKILL");
-  await proxy.set({ kind: "pass" });
-  await startAgain();
-  const { session } = await untilOnline(agent);
-  expect(session.sid).not.toBe(before);
   expect(await ping(controller, uid, "127.0.7.7", 1)).toMatchObject({ status: 200 });
   expect((await controller.call("GET", `/node/${uid}`)).body).toMatchObject({ online: true });
   await agent.end();
