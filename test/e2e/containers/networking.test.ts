@@ -1,6 +1,7 @@
 import { beforeAll, expect, test } from "vitest";
 import { containerStage, type ContainerStage } from "../../support/containers/reached-stage.ts";
 import { fileEnd } from "../../support/file-end.ts";
+import { sampleOf } from "../../support/sample.ts";
 
 const onFinished = fileEnd();
 let stage: ContainerStage;
@@ -72,11 +73,11 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   expect(here("ip addr show holdfast0")).toContain("172.18.0.1/16");
   expect(await stage.pidOf(first)).toBe(pid);
 
-  // The agent is killed and restarts: nothing is cut or created again.
-  await stage.restartAgent("SIGKILL");
-  expect(get("there", "10.77.0.1:8080", SURELY)).toBe("first");
-  await stage.restartAgent("SIGTERM");
-  expect(get("there", "10.77.0.1:8080", SURELY)).toBe("first");
+  // The agent is killed or stopped, and restarts: nothing is cut or created again.
+  for (const signal of sampleOf(["SIGKILL", "SIGTERM"] as const, 1, "networked agent")) {
+    await stage.restartAgent(signal);
+    expect(get("there", "10.77.0.1:8080", SURELY)).toBe("first");
+  }
   expect(await stage.engineIdOf(first)).toBe(engineId);
 
   // The engine restarts.
