@@ -3,7 +3,7 @@ import type { Generated, Selectable } from "kysely";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { json, maybeJson, storable } from "../store/columns.ts";
+import { json, maybeJson, ParsedTexts, storable } from "../store/columns.ts";
 import type { Executor } from "../store/database.ts";
 import { statement } from "../store/statement.ts";
 import { builtinPolicies } from "./policies/builtin.ts";
@@ -112,6 +112,7 @@ const API_KEY = statement<{ readonly sha256: string }>()((db, value) =>
 export function accessStore(executor: Executor, clock: Pick<Clock, "now">): AccessStore {
   const db = executor.$extendTables<AccessTables>();
   const policies = db.selectFrom("policy").select("body");
+  const policiesOfKeys = new ParsedTexts("policies", Policies);
   const users = db
     .selectFrom("service_user")
     .select(["name", "created_at", "client_id", "is_inactive", "token_created"]);
@@ -187,18 +188,18 @@ export function accessStore(executor: Executor, clock: Pick<Clock, "now">): Acce
       const digest = sha256Hex(key);
       const [row] = (await API_KEY(executor, { sha256: digest })).rows;
       if (row === undefined || !equalHex(row.sha256, digest)) return undefined;
-      return { name: row.name, policies: json(row, "policies", Policies) };
+      return { name: row.name, policies: policiesOfKeys.of(row.policies) };
     },
     async grantOf(name) {
       const key = await apiKeyOf(name);
-      if (key !== undefined) return { name, policies: json(key, "policies", Policies) };
+      if (key !== undefined) return { name, policies: policiesOfKeys.of(key.policies) };
       const user = await users.where("name", "=", name).where("is_inactive", "=", 0).executeTakeFirst();
       return user === undefined ? undefined : { name, policies: await attachedTo(name) };
     },
     async policiesOf(name, kind) {
       if (kind === "service-user") return (await serviceUser(name)) === undefined ? undefined : attachedTo(name);
       const key = await apiKeyOf(name);
-      return key === undefined ? undefined : json(key, "policies", Policies);
+      return key === undefined ? undefined : policiesOfKeys.of(key.policies);
     },
     async policies() {
       const stored = (await policies.execute()).map((row) => json(row, "body", Policy));

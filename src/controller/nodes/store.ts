@@ -278,6 +278,13 @@ const IS_ONLINE = statement<Uid>()((db, value) =>
     .where("uid", "=", value("uid"))
     .where("is_online", "=", 1),
 );
+const SET_CONFIG = statement<Uid & { readonly config: string; readonly confirm: string | null }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .updateTable("nodes")
+    .set({ config: value("config"), confirm: value("confirm") })
+    .where("uid", "=", value("uid")),
+);
 const SET_HEARTBEAT = statement<Uid & { readonly heartbeat: string }>()((db, value) =>
   db
     .$extendTables<NodeTables>()
@@ -435,8 +442,14 @@ export function nodeStore(executor: Executor, texts = new NodeTexts()): NodeStor
         .execute();
     },
     async change(uid, wanted) {
-      const { state, tags, clientKeys, config, confirm } = wanted;
+      const { state, tags, clientKeys, config, ...others } = wanted;
+      const confirm = others.confirm === undefined ? null : JSON.stringify(others.confirm);
       const has = (key: keyof NodeChange): boolean => Object.hasOwn(wanted, key);
+      // Nearly all changes are of the configuration alone.
+      if (config !== undefined && Object.keys(wanted).every((key) => key === "config" || key === "confirm")) {
+        await SET_CONFIG(executor, { uid, config: JSON.stringify(config), confirm });
+        return;
+      }
       await db
         .updateTable("nodes")
         .set({
@@ -447,7 +460,7 @@ export function nodeStore(executor: Executor, texts = new NodeTexts()): NodeStor
           ...(clientKeys === undefined ? {} : { client_keys: JSON.stringify(clientKeys) }),
           ...(config === undefined ? {} : { config: JSON.stringify(config) }),
           // Applies to the latest change only.
-          confirm: confirm === undefined ? null : JSON.stringify(confirm),
+          confirm,
           ...(has("lockedTo") ? { locked_to: listOrNull(wanted.lockedTo) } : {}),
           ...(has("unauthorizedIp") ? { unauthorized_ip: wanted.unauthorizedIp ?? null } : {}),
         })

@@ -54,7 +54,7 @@ export interface DocumentsDeps {
 const RESTORED_EVENT_MS = 10 * 60_000;
 const MAX_REMEMBERED = 50_000;
 
-/** Nodes whose documents are read and compared together. */
+/** Nodes that are read together, and documents that are compared together. */
 const GROUP = 500;
 
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
@@ -87,6 +87,14 @@ export function documents({
 
   const registryOf = (namespace: string) =>
     registryHost === undefined ? undefined : { host: registryHost, namespace };
+
+  /** Builds the documents of nodes that depend on their own rows and their clusters', and those that depend on each other. */
+  async function* contentsOf(tx: DocumentParts, uids: ReadonlySet<string>): AsyncIterable<Content> {
+    for (const some of groups(uids)) yield* await build(tx, some);
+    for (const [node, content] of await neighbours.changed(tx, uids)) {
+      yield [{ node, name: "domain", sub: content.fqdn }, content];
+    }
+  }
 
   /** Builds the documents of nodes that depend on their own rows and their clusters'. */
   const build = async (tx: DocumentParts, uids: readonly string[]): Promise<readonly Content[]> => {
@@ -218,12 +226,13 @@ export function documents({
   return {
     async refresh(tx, uids) {
       const changed: DocumentId[] = [];
-      const unique = new Set(uids);
-      for (const some of groups(unique)) changed.push(...(await putChanged(tx, await build(tx, some))));
-      for (const some of groups(await neighbours.changed(tx, unique))) {
-        const contents = some.map(([node, content]): Content => [{ node, name: "domain", sub: content.fqdn }, content]);
-        changed.push(...(await putChanged(tx, contents)));
+      let group: Content[] = [];
+      for await (const content of contentsOf(tx, new Set(uids))) {
+        if (group.push(content) < GROUP) continue;
+        changed.push(...(await putChanged(tx, group)));
+        group = [];
       }
+      if (group.length > 0) changed.push(...(await putChanged(tx, group)));
       const byNode = Map.groupBy(changed, ({ node }) => node);
       return new Map([...byNode].map(([uid, ids]) => [uid, ids.map(({ name }) => name)]));
     },
@@ -259,7 +268,7 @@ export function documents({
 const keyOf = ({ node, name, sub }: Readonly<Record<"node" | "name" | "sub", string>>): string =>
   `${node} ${name} ${sub}`;
 
-/** Yields the items in groups that are read and compared together. */
+/** Yields the items in groups that are read together. */
 function* groups<T>(items: Iterable<T>): Iterable<readonly T[]> {
   let group: T[] = [];
   for (const item of items) {

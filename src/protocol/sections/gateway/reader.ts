@@ -55,6 +55,7 @@ export class GatewayReader extends SectionReader {
       if (typeof value === "number" && value < 0) values[field] = 0;
     }
     for (const [field, schema] of Object.entries(Scalars.shape)) {
+      if (values[field] === undefined) continue;
       const parsed = schema.safeParse(values[field]);
       if (parsed.success) continue;
       this.#bad.add(field);
