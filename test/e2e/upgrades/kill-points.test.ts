@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { EXIT } from "../../../src/upgrade/main.ts";
 import { aControlPlane } from "../../support/control-plane/answering-control-plane.ts";
 import { inLanes } from "../../support/network/lanes.ts";
-import { sampleOf } from "../../support/sample.ts";
+import { isDue, sampleOf } from "../../support/sample.ts";
 import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../../support/kills/strace.ts";
 import { NEW, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -103,18 +103,22 @@ async function killEverywhere(behaviour: Behaviour, size: number): Promise<void>
   else expect(ends.completed).toBe(0);
 }
 
-test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 4), LIMIT_MS);
+test("an upgrade killed anywhere ends with the new version", async () => killEverywhere("good", 3), LIMIT_MS);
 
-test(
+test.runIf(isDue("killed upgrades: exits"))(
   "an upgrade to one that exits, killed anywhere, ends with the old",
-  async () => killEverywhere("exits", 3),
+  async () => killEverywhere("exits", 2),
   LIMIT_MS,
 );
 
-test(
+test.runIf(isDue("killed upgrades: never reaches"))(
   "so does one to a version without a session, killed while the old one is compared, too",
-  async () => killEverywhere("never reaches", 3),
+  async () => killEverywhere("never reaches", 2),
   LIMIT_MS,
 );
 
-test("and so does one to a version that lacks what worked before", async () => killEverywhere("loses", 3), LIMIT_MS);
+test.runIf(isDue("killed upgrades: loses"))(
+  "and so does one to a version that lacks what worked before",
+  async () => killEverywhere("loses", 2),
+  LIMIT_MS,
+);
