@@ -1,6 +1,6 @@
 /**
- * A probe takes processor time from what it waits for, so there is a pause after each: four times its own duration, and at least a
- * twentieth of the time waited so far, within these limits.
+ * A probe takes processor time from what it waits for, so there is a pause after each: eight times its own duration, and at least a
+ * twelfth of the time waited so far, within these limits.
  */
 const MAX_REST_MS = 1000;
 const MIN_REST_MS = 20;
@@ -26,8 +26,8 @@ export async function waitFor<T>(
     } catch (error) {
       last = error;
     }
-    const grown = Math.min((begun - start) / 20, MAX_GROWN_REST_MS);
-    const rest = Math.min(Math.max(MIN_REST_MS, grown, 4 * (performance.now() - begun)), MAX_REST_MS);
+    const grown = Math.min((begun - start) / 12, MAX_GROWN_REST_MS);
+    const rest = Math.min(Math.max(MIN_REST_MS, grown, 8 * (performance.now() - begun)), MAX_REST_MS);
     await new Promise((resolve) => setTimeout(resolve, rest));
   }
   throw new Error(`waited ${limitMs} ms in vain for: ${what}`, { cause: last });
