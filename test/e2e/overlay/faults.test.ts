@@ -14,6 +14,7 @@ import {
   startBuiltOverlay,
 } from "../../support/overlay/overlay-rig.ts";
 import { UNDER_UNITS } from "../../support/machine/real-units.ts";
+import { sampleOf } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { untilStill } from "../../support/until-still.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -39,7 +40,7 @@ function limitFor(open: readonly number[], free: number): number {
   return limit;
 }
 
-it.each(["to the client", "to the server"])(
+it.each(sampleOf(["to the client", "to the server"], 1, "backpressure"))(
   "applies backpressure to a sender that never ends, %s that never reads, and serves the others",
   async (way) => {
     const overlay = startBuiltOverlay(tempDir());
@@ -80,39 +81,42 @@ it.each(["to the client", "to the server"])(
   },
 );
 
-it.each([0, 3])("continues when the system gives only %d descriptors more, and recovers by itself", async (free) => {
-  const overlay = startBuiltOverlay(tempDir());
-  const states: unknown[] = [];
-  const agent = await asAgent(overlay, {
-    "listeners.changed": ({ listeners }) => void states.push(...listeners.map(({ reason }) => reason)),
-  });
-  const port = await freePort();
-  await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
-  states.length = 0;
-  const running = aClient(port);
-  running.socket.write("a");
-  await waitFor("a flow works", () => running.text() === "a");
-  const limit = (files: number): void => {
-    execFileSync("prlimit", [`--pid=${overlay.pid}`, `--nofile=${files}:20000`]);
-  };
-  limit(limitFor(readdirSync(`/proc/${overlay.pid}/fd`).map(Number), free));
-  const burst = Array.from({ length: 20 }, () => aClient(port));
-  for (const { socket } of burst) socket.write("b");
-  await waitFor("somebody was refused", () => burst.some((client) => client.fate() !== undefined));
-  // Without any, libuv accepts and closes the connections itself, silently.
-  const counted = free === 0 ? 0 : 1;
-  await waitFor("it is counted by its name", async () => {
-    const { counters } = await agent.peer.request("counters.get", {});
-    return (counters[0]?.refusals["out-of-resources"] ?? 0) >= counted;
-  });
-  if (counted > 0) await waitFor("the listener reports it", () => states[0] === "out-of-resources");
-  running.socket.write("a");
-  await waitFor("the flow goes on", () => running.text() === "aa");
-  for (const { socket } of burst) socket.destroy();
-  limit(10_000);
-  await waitFor("it serves again", () => answers(port));
-  if (counted > 0) await waitFor("and reports it", () => states.length === 2 && states[1] === undefined);
-});
+it.each(sampleOf([0, 3], 1, "free descriptors"))(
+  "continues when the system gives only %d descriptors more, and recovers by itself",
+  async (free) => {
+    const overlay = startBuiltOverlay(tempDir());
+    const states: unknown[] = [];
+    const agent = await asAgent(overlay, {
+      "listeners.changed": ({ listeners }) => void states.push(...listeners.map(({ reason }) => reason)),
+    });
+    const port = await freePort();
+    await agent.peer.request("table.set", { table: aTable([aListener(port, await aServer(echo))]) });
+    states.length = 0;
+    const running = aClient(port);
+    running.socket.write("a");
+    await waitFor("a flow works", () => running.text() === "a");
+    const limit = (files: number): void => {
+      execFileSync("prlimit", [`--pid=${overlay.pid}`, `--nofile=${files}:20000`]);
+    };
+    limit(limitFor(readdirSync(`/proc/${overlay.pid}/fd`).map(Number), free));
+    const burst = Array.from({ length: 20 }, () => aClient(port));
+    for (const { socket } of burst) socket.write("b");
+    await waitFor("somebody was refused", () => burst.some((client) => client.fate() !== undefined));
+    // Without any, libuv accepts and closes the connections itself, silently.
+    const counted = free === 0 ? 0 : 1;
+    await waitFor("it is counted by its name", async () => {
+      const { counters } = await agent.peer.request("counters.get", {});
+      return (counters[0]?.refusals["out-of-resources"] ?? 0) >= counted;
+    });
+    if (counted > 0) await waitFor("the listener reports it", () => states[0] === "out-of-resources");
+    running.socket.write("a");
+    await waitFor("the flow goes on", () => running.text() === "aa");
+    for (const { socket } of burst) socket.destroy();
+    limit(10_000);
+    await waitFor("it serves again", () => answers(port));
+    if (counted > 0) await waitFor("and reports it", () => states.length === 2 && states[1] === undefined);
+  },
+);
 
 describe("in a network of its own", () => {
   /** An overlay that may not bind low ports; its reports on listeners are in `states`. */

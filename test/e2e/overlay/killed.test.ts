@@ -8,11 +8,12 @@ import { aClient, aServer, echo, startBuiltOverlay } from "../../support/overlay
 import { freePort } from "../../support/machine/programs.ts";
 import { endUnitsBelow, UNDER_UNITS } from "../../support/machine/real-units.ts";
 import { eventsOf } from "../../support/stage.ts";
-import { isDue } from "../../support/sample.ts";
+import { isDue, TESTS_ALL } from "../../support/sample.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { OVERLAY_FORMAT } from "../../../src/protocol/overlay/overlay.ts";
 
+const ROUNDS = TESTS_ALL ? 3 : 2;
 const onFinished = fileEnd();
 let stage: L4Stage;
 let port: number;
@@ -44,7 +45,7 @@ test("an overlay killed under traffic recovers, however often", async () => {
   const load = Array.from({ length: 4 }, async () => {
     while (!over.signal.aborted) if (await isServed(port)) served += 1;
   });
-  for (let kills = 0; kills < 3; kills += 1) {
+  for (let kills = 0; kills < ROUNDS; kills += 1) {
     await waitFor("traffic", () => served > 20);
     const before = await killOverlay();
     served = 0;
@@ -77,7 +78,7 @@ test("a replaced overlay is followed by its successor only, with the agent besid
   await talk(flow, "before");
   const from = stage.agent.log().length;
   const { stateDir, runDir } = stage.agent;
-  for (let round = 0; round < 3; round += 1) {
+  for (let round = 0; round < ROUNDS; round += 1) {
     const place = ["--state", join(stateDir, "overlay"), "--run", runDir];
     const successor = startBuiltOverlay(tempDir(), [...place, "--successor"]);
     await waitFor("it took over", () => successor.output().includes("took over"));
