@@ -7,7 +7,7 @@ import {
   type Inspected,
 } from "../../support/containers/container-stage.ts";
 import { readLocal } from "../../support/control-plane/exchange.ts";
-import { isDue } from "../../support/sample.ts";
+import { isDue, sampleOf } from "../../support/sample.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** Calls that restart a container. */
@@ -63,7 +63,7 @@ test("without an engine the node continues and reports it, and starts containers
 
 test("containers that a stopped or killed engine runs again are the node's as before", async () => {
   const before = await running("kept");
-  for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+  for (const signal of sampleOf(["SIGTERM", "SIGKILL"] as const, 1, "end of the engine")) {
     stage.proxy.forget();
     await stage.engine.end(signal);
     await stage.untilWhy(/^engine-unwell /);
@@ -158,7 +158,7 @@ test.runIf(isDue("foreign container"))(
 test("an agent that is killed and restarted, or loses its controller, restarts nothing", async () => {
   const before = await running("adopted");
   stage.proxy.forget();
-  for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+  for (const signal of sampleOf(["SIGKILL", "SIGTERM"] as const, 1, "end of the agent")) {
     await stage.endAgent(signal);
     expect(await stage.inspect(before.Id)).toMatchObject({ State: { Status: "running" } });
     await stage.startAgent();
