@@ -102,7 +102,7 @@ test(
       expect(names).toContain("rename STORE/.part");
       expect(names).toContain("fdatasync STATE/data-store/made/here/.part");
       expect(names.filter((name) => name.startsWith("pwrite64 STATE/state.db")).length).toBeGreaterThan(2);
-      const sample = sampleOf(points, isReplacing ? 4 : 2, `data store, replacing ${isReplacing}`);
+      const sample = sampleOf(points, isReplacing ? 3 : 1, `data store, replacing ${isReplacing}`);
       console.log(`${sample.length} of ${points.length} points`);
       await inLanes(sample, LANES, async (point) => {
         const killed = await runKilled(() => prepare(isReplacing), point);
