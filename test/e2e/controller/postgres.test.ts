@@ -16,7 +16,7 @@ import {
 import { startPostgres, type TestPostgres } from "../../support/control-plane/postgres.ts";
 import { freePort, startController, startProgram, type ControllerProgram } from "../../support/machine/programs.ts";
 import { FaultProxy } from "../../support/network/fault-proxy.ts";
-import { TESTS_ALL } from "../../support/sample.ts";
+import { isDue, sampleOf, TESTS_ALL } from "../../support/sample.ts";
 import { startStage, statusWhere } from "../../support/stage.ts";
 import { deferred } from "../../support/deferred.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -104,7 +104,7 @@ function startWriting(controller: ControllerProgram) {
       const answer = await controller.call("POST", "/v2/policy", policy(name)).catch(() => undefined);
       if (answer?.status === 200) acknowledged.push(name);
       else if (answer !== undefined) expect(answer).toMatchObject({ status: 503, body: { code: "store-unavailable" } });
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await new Promise((resolve) => setTimeout(resolve, 25));
     }
   })();
   return {
@@ -154,7 +154,7 @@ describe("while PostgreSQL", () => {
     const { raw, peer, uid: other } = await rawSession(controller, onTrigger);
     const { sid } = (await agent.status()).session;
     onTestFinished(() => server.start());
-    for (const [index, how] of (["kill", "stop"] as const).entries()) {
+    for (const [index, how] of sampleOf(["kill", "stop"] as const, 1, "end of PostgreSQL").entries()) {
       const writer = startWriting(controller);
       await waitFor("some writes", () => writer.acknowledged.length > 10);
       [asked, gate] = [deferred<void>(), deferred<void>()];
@@ -292,7 +292,7 @@ const BESIDE_EACH_OTHER: Readonly<Record<string, () => Promise<void>>> = {
     const port = await freePort();
     let controller = await startController(dir, port, store());
     const acknowledged: string[] = [];
-    for (let round = 0; round < (TESTS_ALL ? 3 : 2); round += 1) {
+    for (let round = 0; round < (TESTS_ALL ? 3 : 1); round += 1) {
       const writers = [startWriting(controller)];
       await waitFor("some writes", () => writers.every((writer) => writer.acknowledged.length > 20));
       await controller.end("SIGKILL");
@@ -339,9 +339,14 @@ const BESIDE_EACH_OTHER: Readonly<Record<string, () => Promise<void>>> = {
   },
 };
 
+/** Beginnings of the claims that are proved on every third day. */
+const ON_SOME_DAYS = ["PostgreSQL does not answer", "a full disk of PostgreSQL", "a store of a newer version"];
+
 test("at once, each on a store of its own: faults of PostgreSQL, killed and second controllers, and a newer store", async () => {
   await atOnce(
-    Object.entries(BESIDE_EACH_OTHER),
+    Object.entries(BESIDE_EACH_OTHER).filter(
+      ([claim]) => !ON_SOME_DAYS.some((text) => claim.startsWith(text)) || isDue(claim),
+    ),
     ([claim]) => claim,
     ([, proves]) => proves(),
   );
