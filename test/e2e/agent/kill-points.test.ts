@@ -33,24 +33,24 @@ async function killEverywhere<L extends Launch>(operation: Operation<L>, size: n
 
 test(
   "registering, killed anywhere, can be repeated and makes one node",
-  async () => killEverywhere(registering(await runController()), 4, "registration"),
+  async () => killEverywhere(registering(await runController()), 3, "registration"),
   LIMIT_MS,
 );
 
 test(
   "saving a document, killed anywhere, leaves the old one or the new one applied",
-  async () => killEverywhere(await savingDocument(), 3, "document"),
+  async () => killEverywhere(await savingDocument(), 2, "document"),
   LIMIT_MS,
 );
 
 test.runIf(isDue("killed rollback"))(
   "rolling a document back, killed anywhere, leaves it unchanged or rolls it back completely",
-  async () => killEverywhere(await rollingBack(), 3, "rollback"),
+  async () => killEverywhere(await rollingBack(), 2, "rollback"),
   LIMIT_MS,
 );
 
 test(
   "journalling a trigger, killed anywhere, runs it at most once and answers it always",
-  async () => killEverywhere(await journallingTrigger(), 3, "trigger"),
+  async () => killEverywhere(await journallingTrigger(), 2, "trigger"),
   LIMIT_MS,
 );

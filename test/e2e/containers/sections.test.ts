@@ -254,7 +254,7 @@ describe("an agent that is killed while it replaces a container", () => {
     { length: CHANGES * 2 },
     (_, at) => [Math.floor(at / 2), at % 2 === 0 ? "before" : "after"] as const,
   );
-  test.each(sampleOf(moments, 5, "container replacement"))(
+  test.each(sampleOf(moments, 3, "container replacement"))(
     "at change %i, %s it takes effect, leaves one, and the next finishes",
     async (at, when) => {
       const dir = tempDir();
