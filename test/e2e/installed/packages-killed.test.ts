@@ -161,7 +161,7 @@ describe.each(KINDS)("$kind", ({ before, kind }) => {
       expect(count).toBeGreaterThan(100);
       // All of its processes are killed, or only the one that makes the call.
       const points = Array.from({ length: count }, (_, i) => ({ at: i + 1, mode: i % 2 === 0 ? "all" : "one" }));
-      const sample = sampleOf(points, 2, `${kind}, ${what}`);
+      const sample = sampleOf(points, 1, `${kind}, ${what}`);
       let late = 0;
       await inLanes(sample, LANES, async ({ at, mode }) => {
         await using machine = await stage[from].again();

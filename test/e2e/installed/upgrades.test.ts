@@ -1,10 +1,11 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { missingForMachines } from "../../support/upgrades/appliance-machine.ts";
-import { BASE, GOOD, installedNode, OVERLAY } from "../../support/installed-node.ts";
+import { AGENT, BASE, GOOD, installedNode, OVERLAY } from "../../support/installed-node.ts";
 import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
 import { changedFiles, filesOf } from "../../support/machine/machine-files.ts";
 import { differences, machineState } from "../../support/network/machine-state.ts";
 import type { Releases, Release } from "../../support/upgrades/releases.ts";
+import { isDue } from "../../support/sample.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const missing = missingForMachines();
@@ -31,7 +32,11 @@ describe.skipIf(missing !== undefined)(
     let releases: Releases;
     beforeAll(async () => {
       ({ stage, releases } = node);
-      good = await releases.upgrade(BASE, GOOD, { change: judgesSoon });
+      // Every third day with a runtime of its own, which takes longer than the rest of the upgrade.
+      good = await releases.upgrade(BASE, GOOD, {
+        change: judgesSoon,
+        isLight: !isDue("a runtime of its own"),
+      });
     });
 
     test("an upgrade under traffic breaks no flow, and is reported to the control plane", async () => {
@@ -79,28 +84,31 @@ describe.skipIf(missing !== undefined)(
       await waitFor("the successor serves", async () => (await stage.overlayPid()) === successor);
     });
 
-    test("a version without a session is replaced by the old one, which has one, and no flow is lost", async () => {
-      const proof = "holdfast-node-proof+jwt";
-      const build = "20260215-000000.bad";
-      const change = (text: string): string => replaced(text, proof, proof.replace("proof", "claim"));
-      const bad = await releases.upgrade(BASE, build, { change, isLight: true });
-      releases.offer(bad, stage.releasesDir);
-      const flow = await stage.flow();
-      const overlay = await stage.overlayPid();
-      const asked = await stage.askForUpgrade();
-      await stage.untilUpgrading(asked, "judging");
-      await stage.untilUpgrading(asked, "comparing");
-      expect((await stage.untilOnline()).build).toBe(GOOD);
-      const standing = await stage.untilUpgraded(asked);
-      expect(standing).toMatchObject({ state: "FAILED", to: bad.version, reason: { code: "no-session" }, starts: 1 });
-      await flow.continues();
-      flow.end();
-      expect((await stage.untilOnline()).build).toBe(GOOD);
-      expect(await stage.overlayPid()).toBe(overlay);
-      const said = await stage.machine.sh("journalctl --boot --no-pager --unit=holdfast-upgrade --output=cat");
-      expect(said).toContain(`${bad.version} on trial again: the old version had a session in its place`);
-      expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
-    });
+    test.runIf(isDue("an installed version without a session"))(
+      "a version without a session is replaced by the old one, which has one, and no flow is lost",
+      async () => {
+        const proof = "holdfast-node-proof+jwt";
+        const build = "20260215-000000.bad";
+        const change = (text: string): string => replaced(text, proof, proof.replace("proof", "claim"));
+        const bad = await releases.upgrade(BASE, build, { change, isLight: true });
+        releases.offer(bad, stage.releasesDir);
+        const flow = await stage.flow();
+        const overlay = await stage.overlayPid();
+        const asked = await stage.askForUpgrade();
+        await stage.untilUpgrading(asked, "judging");
+        await stage.untilUpgrading(asked, "comparing");
+        expect((await stage.untilOnline()).build).toBe(GOOD);
+        const standing = await stage.untilUpgraded(asked);
+        expect(standing).toMatchObject({ state: "FAILED", to: bad.version, reason: { code: "no-session" }, starts: 1 });
+        await flow.continues();
+        flow.end();
+        expect((await stage.untilOnline()).build).toBe(GOOD);
+        expect(await stage.overlayPid()).toBe(overlay);
+        const said = await stage.machine.sh("journalctl --boot --no-pager --unit=holdfast-upgrade --output=cat");
+        expect(said).toContain(`${bad.version} on trial again: the old version had a session in its place`);
+        expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
+      },
+    );
 
     test("a proven version whose program is truncated is given up when it crashes, and the package's takes its place", async () => {
       await stage.machine.sh("rm /var/lib/holdfast-versions/*.probation");
@@ -112,6 +120,63 @@ describe.skipIf(missing !== undefined)(
       });
       const marked = await stage.machine.sh(`cat /var/lib/holdfast-versions/${good.version}.failed`);
       expect(marked).toBe("its files are damaged\n");
+    });
+
+    test.runIf(isDue("an installed version that crashes"))(
+      "an upgrade to a version that does not run after a power cut is rolled back after three starts",
+      async () => {
+        const running = (await stage.status()).build;
+        // It passes its own test, since only the agent is broken.
+        const breaks = 'if (process.argv[2] === "agent") process.exit(3);';
+        const change = (text: string): string => text.replace("\n", `\n${breaks}\n`);
+        const broken = await releases.upgrade(BASE, "20260301-000000.bad", { change, isLight: true });
+        releases.offer(broken, stage.releasesDir);
+        const asked = await stage.askForUpgrade();
+        await stage.untilUpgrading(asked, "fetching", "verifying", "unpacking", "testing");
+        await stage.machine.powerCut();
+        await stage.machine.boot();
+        expect((await stage.untilOnline()).build).toBe(running);
+        const flow = await stage.flow();
+        const overlay = await stage.overlayPid();
+        const standing = await stage.untilUpgraded(asked);
+        expect(standing).toMatchObject({ state: "FAILED", to: broken.version });
+        expect(standing.starts ?? 0).toBeLessThanOrEqual(3);
+        await flow.continues();
+        flow.end();
+        expect((await stage.untilOnline()).build).toBe(running);
+        expect(await stage.overlayPid()).toBe(overlay);
+        expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).toContain(`${broken.version}.failed`);
+        await waitFor(
+          "the control plane knows",
+          async () => (await stage.reported())["node.upgrade.state"] === "FAILED",
+        );
+        // A failed upgrade is not retried by itself.
+        expect((await stage.upgrade()).state).toBe("FAILED");
+        expect((await stage.status()).build).toBe(running);
+      },
+      400_000,
+    );
+
+    test("a newer package under traffic breaks no flow, and runs", async () => {
+      const build = "20260401-000000.deb1";
+      const newer = await releases.deb(BASE, build);
+      const flow = await stage.flow();
+      const overlay = await stage.overlayPid();
+      const network = machineState(stage.machine.within);
+      // A pending network change is not interrupted.
+      await stage.tryNetwork();
+      const pid = await stage.pidOf(AGENT);
+      await stage.install(newer);
+      expect(await stage.machine.property("holdfast-restart.service", "ActiveState")).toBe("active");
+      expect(await stage.pidOf(AGENT)).toBe(pid);
+      expect((await stage.status()).pendingChange).toBeDefined();
+      await stage.machine.sh("holdfast network revert");
+      await stage.untilRestarted(pid);
+      await flow.continues();
+      flow.end();
+      expect((await stage.untilOnline()).build).toBe(build);
+      expect(await stage.overlayPid()).toBe(overlay);
+      expect(differences(network, machineState(stage.machine.within))).toEqual([]);
     });
 
     test("a purged package leaves a machine as it was", async () => {

@@ -22,7 +22,6 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "installed/node",
     "installed/restarts",
     "installed/upgrades",
-    "installed/broken-upgrades",
     "installed/guide",
   ),
   ...files(

@@ -1,7 +1,7 @@
 import { execFile, execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
@@ -289,7 +289,7 @@ function leaderOf(pid: number): number | undefined {
 /** Returns the process id inside the machine with that process 1. */
 function innerPid(name: string, leader: number | undefined): number | undefined {
   try {
-    const spaceOf = (pid: string): string => execFileSync("readlink", [`/proc/${pid}/ns/pid`], { encoding: "utf8" });
+    const spaceOf = (pid: string): string => readlinkSync(`/proc/${pid}/ns/pid`);
     return spaceOf(name) === spaceOf(String(leader)) ? lastOf(Number(name), "NSpid") : undefined;
   } catch {
     return undefined;
