@@ -20,7 +20,6 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "installed/packages",
     "installed/packages-killed",
     "installed/node",
-    "installed/restarts",
     "installed/upgrades",
     "installed/guide",
   ),
