@@ -26,6 +26,7 @@ import {
   SNMP,
   STAT,
 } from "../../support/machine/proc-texts.ts";
+import { anyText } from "../../support/any-text.ts";
 
 describe("texts as printed by a kernel", () => {
   test("memory", () => {
@@ -161,7 +162,7 @@ const parsers = {
 
 /** Garbage, and real texts with a piece cut out or written over. */
 const damaged = fc.oneof(
-  fc.string({ unit: "binary", maxLength: 400 }),
+  anyText(400),
   fc
     .tuple(
       fc.constantFrom(MEMINFO, STAT, SNMP, NET_DEV, PROCESS_IO, PROCESS_STAT, PROCESS_STATUS),

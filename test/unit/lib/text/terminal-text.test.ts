@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { plainLine, plainText, plainValue, safeJson } from "../../../../src/lib/text/terminal-text.ts";
+import { anyText } from "../../../support/any-text.ts";
 
 const ESC = "\u001b";
 
@@ -24,7 +25,7 @@ describe("plainText", () => {
   it("leaves nothing that a terminal interprets, for any input", () => {
     const parts = fc.constantFrom(ESC, "[", "]", "31m", "\u0007", "\u009b", "\u202e", "\r", "\n", "x", "?25h", "\\");
     fc.assert(
-      fc.property(fc.array(fc.oneof(parts, fc.string({ unit: "binary" }))), (pieces) => {
+      fc.property(fc.array(fc.oneof(parts, anyText())), (pieces) => {
         expect(plainText(pieces.join(""))).not.toMatch(/[^\P{Cc}\n\t]|\p{Cf}/u);
       }),
     );
@@ -44,7 +45,7 @@ describe("plainText", () => {
 describe("safeJson", () => {
   it("keeps the value and prints no control character", () => {
     fc.assert(
-      fc.property(fc.jsonValue(), fc.string({ unit: "binary" }), (value, text) => {
+      fc.property(fc.jsonValue(), anyText(), (value, text) => {
         const line = safeJson({ value, text });
         expect(line).not.toMatch(/\p{Cc}|\p{Cf}/u);
         expect(JSON.parse(line)).toEqual(JSON.parse(JSON.stringify({ value, text })));

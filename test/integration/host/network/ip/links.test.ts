@@ -16,6 +16,7 @@ import {
 import { hostReader } from "../../../../../src/host/reader.ts";
 import { linkFiles, machineRoot } from "../../../../support/machine/machine-root.ts";
 import { ROUTES, ROUTES6 } from "../../../../support/machine/proc-texts.ts";
+import { anyText } from "../../../../support/any-text.ts";
 
 test("a physical link with all fields", () => {
   const { reader } = machineRoot({
@@ -128,7 +129,7 @@ test("masks", () => {
 
 test("the route parsers never throw", () => {
   const text = fc.oneof(
-    fc.string({ unit: "binary" }),
+    anyText(),
     fc
       .tuple(fc.constantFrom(ROUTES, ROUTES6), fc.nat(500), fc.nat(30), fc.string({ maxLength: 12 }))
       .map(([base, at, length, patch]) => base.slice(0, at) + patch + base.slice(at + length)),

@@ -21,6 +21,7 @@ import { Host } from "../../../../../src/protocol/values/values.ts";
 import { runs } from "../../../../support/sample.ts";
 import { ScriptedTunnels } from "../../../../support/overlay/scripted-tunnels.ts";
 import { claims, NOW, oneShot, rig, stream } from "../rig.ts";
+import { anyText } from "../../../../support/any-text.ts";
 
 function checkForm(reply: TriggerReply): void {
   JSON.stringify(reply);
@@ -106,7 +107,7 @@ test("hostile bodies reach a tool only as one host after the options", async () 
     nodeRestartService(host),
   ];
   const { dispatcher, channel } = rig(triggers);
-  const text = fc.oneof(fc.constantFrom(...INJECTIONS), fc.constantFrom(...TEXTS), fc.string({ unit: "binary" }));
+  const text = fc.oneof(fc.constantFrom(...INJECTIONS), fc.constantFrom(...TEXTS), anyText());
   const value = fc.oneof({ weight: 3, arbitrary: text }, fc.integer({ min: -1, max: 70_000 }), fc.jsonValue());
   const fields = {
     host: value,
