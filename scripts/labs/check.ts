@@ -8,6 +8,9 @@ import { tour } from "./tour.ts";
 
 const EVENTUALLY_MS = 30_000;
 const COMMAND_MS = 60_000;
+/** Shortest pause between two attempts; a command that takes long is repeated more rarely, since it starts several programs. */
+const PAUSE_MS = 500;
+const PAUSE_PER_COMMAND = 5;
 
 /** Builds a lab, in place of one that is there, shows everything, and takes it away; gives the exit status. */
 export async function check(dir: string, up: () => Promise<void>): Promise<number> {
@@ -36,10 +39,12 @@ export async function check(dir: string, up: () => Promise<void>): Promise<numbe
 async function answerTo({ command, expect, isEventual, limitMs = EVENTUALLY_MS }: Stop) {
   const end = performance.now() + limitMs;
   for (;;) {
+    const begun = performance.now();
     const answer = await shell(command);
+    const tookMs = performance.now() - begun;
     const isRight = expect.test(answer);
     if (isRight || isEventual !== true || performance.now() > end) return { answer, isRight };
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE_MS, PAUSE_PER_COMMAND * tookMs)));
   }
 }
 

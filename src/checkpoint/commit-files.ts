@@ -26,11 +26,11 @@ export const Rollback = z.object({
   ...RollbackCause.shape,
   /** True if at least one attempt to reach all targets had failed. */
   wasTried: z.boolean().optional(),
-  /** Targets reached before, if only these were missed: without one of them the change is not to blame. */
+  /** Gateways reached before, if only these were missed, or if it is late: without one of them the change is not to blame. */
   gateways: z.array(z.string().max(300)).max(64).optional(),
   /** Duration for which the control plane was unreachable, if no other target explains it. */
   silentMs: z.number().optional(),
-  /** No target was missed, but the window had ended: the machine slept, or was too busy. */
+  /** True if no attempt began in the last 15 s of the window, or the targets were reached after it: nothing is known of the change. */
   isLate: z.boolean().optional(),
   /** A gateway was reached and only the control plane was not. */
   isHeard: z.boolean().optional(),

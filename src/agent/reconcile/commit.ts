@@ -79,7 +79,7 @@ const ATTEMPT_MS = 5000;
 /** Shorter, so that evidence exists early. */
 const FIRST_ATTEMPT_MS = 3000;
 const EVERY_MS = 1000;
-/** Age from which the last attempt proves nothing about the end of a window. */
+/** Age from which the start of the last attempt proves nothing about the end of a window. */
 const STALE_MS = 15_000;
 const LATE = new DOMException("no answer in time", "TimeoutError");
 
@@ -95,8 +95,8 @@ export class Commit {
   /** Milliseconds since boot. */
   #appliedAt = 0;
   #unreached: readonly Unreached[] = [];
-  /** End of the last attempt. Milliseconds since boot. */
-  #triedAt = -Infinity;
+  /** Start of the last attempt; undefined before the first. Milliseconds since boot. */
+  #triedAt: number | undefined;
   #lastRollback: Rollback | undefined;
   /** The pending change whose end is recorded. */
   #notedId: string | undefined;
@@ -194,12 +194,13 @@ export class Commit {
     const asked = request();
     const openedAt = clock.now();
     const { pid, startTicks } = owner;
-    const about = { owner: { pid, startTicks }, before: prover.baseline(), versions, guards, isLocal: asked.isLocal };
+    const before = this.heldChange.baselineFor(guards, prover.baseline());
+    const about = { owner: { pid, startTicks }, before, versions, guards, isLocal: asked.isLocal };
     const window = openWindow(asked, about, openedAt, this.#now());
     await checkpoint.open(entries, openedAt, window);
     this.#asked = undefined;
     this.#unreached = [];
-    this.#triedAt = -Infinity;
+    this.#triedAt = undefined;
     try {
       this.#watcher = await this.#options.watch(checkpoint.pending?.id ?? "", asked.seconds * 1000, signal);
     } catch (error) {
@@ -278,8 +279,10 @@ export class Commit {
     if (reason === "superseded" || id === this.#notedId) return;
     this.#notedId = id;
     const { clock } = this.#options;
-    const isUntried = clock.sinceBoot() - this.#triedAt > STALE_MS;
-    const about = { reason, failure, unreached: this.#unreached, isUntried, at: clock.now() };
+    const sinceTryMs = this.#triedAt === undefined ? undefined : clock.sinceBoot() - this.#triedAt;
+    const isStale = sinceTryMs !== undefined && sinceTryMs > STALE_MS;
+    const tried = sinceTryMs === undefined ? "never" : isStale ? "long-ago" : "lately";
+    const about = { reason, failure, unreached: this.#unreached, tried, at: clock.now() } as const;
     await this.#note(window.guards, rollbackOf(window, about));
   }
 
@@ -322,7 +325,9 @@ export class Commit {
     if (pending?.window === undefined) return pending === undefined ? "nothing" : "to-restore";
     const end = afterEvent(this.#decided(pending.window), { type: "found" }, this.#now());
     if (end.do === "restore" || isTaken) {
-      await this.noteEnd(end.do === "restore" ? end.reason : "interrupted");
+      // The attempts of the agent that ended are not known, except those in the window.
+      const isKnown = end.do === "restore" && end.reason !== "not-proven";
+      await this.noteEnd(isKnown ? end.reason : "interrupted");
       return "to-restore";
     }
     const { pid, startTicks } = this.#options.owner;
@@ -383,17 +388,19 @@ export class Commit {
     const { window } = this;
     if (window === undefined) return undefined;
     if (!window.before.session && !this.#hasSession) {
-      this.#tried([{ target: "control plane", message: "there was no session before the change, and none came" }]);
+      const message = "there was no session before the change, and none came";
+      this.#tried([{ target: "control plane", message }], clock.sinceBoot());
       return undefined;
     }
+    const from = clock.sinceBoot();
     const unreached = await this.#attempt(window, signal);
     if (unreached === undefined) return undefined;
-    this.#tried(unreached);
+    this.#tried(unreached, from);
     if (unreached.length === 0) {
       const verdict = await verdictOf(observe, signal);
       if (verdict.is === "as-applied") return this.#after({ type: "proved" });
       if (verdict.is === "failed") return { is: "failed", reason: "step-failed", failure: verdict.failure };
-      this.#tried(verdict.unreached);
+      this.#tried(verdict.unreached, from);
       return undefined;
     }
     // Stored for the guard or a later agent; a network needs time to settle after a change.
@@ -403,9 +410,9 @@ export class Commit {
     return undefined;
   }
 
-  #tried(unreached: readonly Unreached[]): void {
+  #tried(unreached: readonly Unreached[], from: number): void {
     this.#unreached = unreached;
-    this.#triedAt = this.#options.clock.sinceBoot();
+    this.#triedAt = from;
   }
 
   /** Tries once to reach all targets; undefined if it was cut short. */

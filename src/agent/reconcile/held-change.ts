@@ -3,7 +3,7 @@ import { toError } from "../../errors.ts";
 import type { Rollback, Withheld } from "../../checkpoint/commit-files.ts";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
-import type { Prover, Unreached } from "./prover.ts";
+import type { Baseline, Prover, Unreached } from "./prover.ts";
 import { isSameValue, type Guards } from "./work.ts";
 
 export interface HeldChangeOptions {
@@ -40,7 +40,7 @@ function isSameGuards(one: Guards, other: Guards): boolean {
 
 /**
  * Holds back a change that was rolled back: permanently if the restored configuration reaches the control plane, else until a session
- * returns. It applies to the exact value that was tried; any other desired value is not held.
+ * returns. A change of which nothing was learned is tried again as soon as the control plane is reached. It applies to the exact value that was tried; any other desired value is not held.
  */
 export class HeldChange {
   readonly #options: HeldChangeOptions;
@@ -93,8 +93,7 @@ export class HeldChange {
     this.#isToBeJudged = false;
     const held = this.#held;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
-    const { code, isLate = false } = held.last;
-    if (isLate && held.attempts < MAX_ATTEMPTS) return this.#tryAgain(held);
+    const { code } = held.last;
     if (code === "not-kept" || code === "reverted") this.#run(() => this.#refuse(held));
     else if (code === "not-proven" || code === "step-failed") this.#run(() => this.#refuseIfReached(held));
   }
@@ -112,6 +111,13 @@ export class HeldChange {
       return;
     }
     this.#tryAgain(held);
+  }
+
+  /** Returns the targets that a change has to reach again: after a late end those of the first attempt, too. */
+  baselineFor(guards: Guards, now: Baseline): Baseline {
+    const held = this.#held;
+    if (held?.last.isLate !== true || !isSameGuards(held.guards, guards)) return now;
+    return { ...now, gateways: [...new Set([...now.gateways, ...(held.last.gateways ?? [])])] };
   }
 
   /** Removes the held change: it was proven, or requested again. */
@@ -138,12 +144,15 @@ export class HeldChange {
     const { clock, log } = this.#options;
     // Refused connections may mean that the control plane restarts, as may a gateway that stayed reachable: do not blame the change at the
     // first attempt.
-    const { evidence, isHeard = false, gateways = [] } = held.last;
+    const { evidence, isHeard = false, isLate = false, gateways = [] } = held.last;
     if ((TURNED_AWAY.test(evidence) || isHeard) && held.attempts < MAX_ATTEMPTS) return;
     const until = clock.elapsed() + PROMPT_MS;
     for (;;) {
       const unreached = await this.#missed(gateways);
-      if (unreached === undefined) return (await this.#wasAbsent(held)) ? undefined : this.#refuse(held);
+      if (unreached === undefined) {
+        if (isLate && held.attempts < MAX_ATTEMPTS) return this.#tryAgain(held);
+        return (await this.#wasAbsent(held)) ? undefined : this.#refuse(held);
+      }
       log.info({ target: unreached.target, reason: unreached.message }, "not reached after the restore either");
       if (clock.elapsed() >= until) return;
       await clock.sleep(PROMPT_EVERY_MS, this.#ending.signal);

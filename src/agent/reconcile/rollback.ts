@@ -5,7 +5,6 @@ import type { Unreached } from "./prover.ts";
 import type { Failure } from "./work.ts";
 
 const MAX_EVIDENCE = 2000;
-const UNTRIED = "the machine slept or was too busy to prove anything before the confirm window ended";
 
 /** Details of a window's end. */
 export interface WindowEnded {
@@ -14,18 +13,19 @@ export interface WindowEnded {
   readonly failure: Failure | undefined;
   /** Targets that the last attempt did not reach. */
   readonly unreached: readonly Unreached[];
-  /** True if no attempt ended shortly before the end: the machine slept, or did something else. */
-  readonly isUntried: boolean;
+  /** When the last attempt began, compared with the end. */
+  readonly tried: "never" | "long-ago" | "lately";
   /** Unix milliseconds. */
   readonly at: number;
 }
 
 /** Builds the record of a change that is about to be rolled back. Pure. */
-export function rollbackOf(window: Window, { reason, failure, unreached, isUntried, at }: WindowEnded): Rollback {
+export function rollbackOf(window: Window, ended: WindowEnded): Rollback {
   const { mode, isLocal, versions } = window;
-  // Targets that were reached after the end were late, not missed.
-  const isLate = reason === "not-proven" && (isUntried || unreached.length === 0);
-  const evidence = failure?.error.message ?? (isLate ? UNTRIED : endText(reason, window, unreached));
+  const { reason, failure, unreached, tried, at } = ended;
+  // Targets that were reached after the end were late, not missed. A trial without an operator is not repeated.
+  const isLate = reason === "not-proven" && mode === "save" && (tried !== "lately" || unreached.length === 0);
+  const evidence = failure?.error.message ?? endText(window, ended);
   const before = reason === "interrupted" || reason === "rebooted" ? window.unreached : undefined;
   const { kind, subject } = failure?.step ?? { kind: "", subject: "" };
   return {
@@ -34,7 +34,8 @@ export function rollbackOf(window: Window, { reason, failure, unreached, isUntri
     code: reason,
     evidence: withTry(evidence, before).slice(0, MAX_EVIDENCE),
     ...(before === undefined ? {} : { wasTried: true }),
-    ...(isLate ? { isLate } : reason === "not-proven" ? missedIn(unreached, window) : {}),
+    ...(isLate ? { isLate, gateways: [...window.before.gateways] } : {}),
+    ...(reason === "not-proven" && !isLate ? missedIn(unreached, window) : {}),
     ...(failure === undefined ? {} : { step: { kind: kind.slice(0, 64), subject: subject.slice(0, 512) } }),
     mode,
     isLocal,
@@ -48,7 +49,7 @@ function missedIn(
   unreached: readonly Unreached[],
   { before: { gateways }, seconds }: Window,
 ): Pick<Rollback, "gateways" | "isHeard" | "silentMs"> {
-  if (unreached.some(({ isHere }) => isHere === true)) return {};
+  if (unreached.length === 0 || unreached.some(({ isHere }) => isHere === true)) return {};
   if (gateways.length === 0) return { silentMs: seconds * 1000 };
   if (unreached.every(({ isGateway }) => isGateway === true)) return { gateways: [...gateways] };
   return unreached.some(({ isGateway }) => isGateway === true) ? {} : { isHeard: true };
@@ -63,14 +64,12 @@ export function evidenceText(unreached: readonly Unreached[]): string {
 }
 
 /** Describes why a window ended. Pure. */
-function endText(
-  reason: RestoreReason,
-  { seconds, mode }: Pick<Window, "seconds" | "mode">,
-  unreached: readonly Unreached[],
-): string {
+function endText({ seconds, mode }: Window, { reason, unreached, tried }: WindowEnded): string {
   switch (reason) {
     case "not-proven":
-      return evidenceText(unreached);
+      if (tried === "never") return `its steps took longer than the ${seconds} s of the confirm window`;
+      if (tried === "lately" && unreached.length > 0) return evidenceText(unreached);
+      return `the machine slept or was too busy to prove anything within ${seconds} s`;
     case "not-kept":
       return `the trial of ${seconds / 60} min ended without a confirmation`;
     case "reverted":

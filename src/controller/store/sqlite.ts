@@ -248,7 +248,7 @@ class SqliteConnection implements DatabaseConnection {
 /** Makes an object of the values of a row, which are in the order of the columns. */
 type RowMaker = (values: Readonly<Record<number, SQLOutputValue>>) => Readonly<Record<string, SQLOutputValue>>;
 
-/** Makes objects of one shape: those of `node:sqlite` have none that the engine remembers, so they are slow to make and to read. */
+/** Makes objects of one shape: those of `node:sqlite` share no hidden class in V8, so they are slow to make and to read. */
 function rowMaker(columns: readonly string[]): RowMaker {
   const shape: Record<string, SQLOutputValue> = Object.fromEntries(columns.map((name) => [name, null]));
   return (values) => {

@@ -106,7 +106,7 @@ interface MapLimits {
   readonly minName: number;
   readonly maxName: number;
   readonly maxNames: number;
-  /** Whether a value is right at sight, as nearly all are: the others are judged twice. */
+  /** Reports whether a value is valid without the schema, as nearly all are; must not accept what the schema refuses. */
   readonly isPlain: (value: unknown) => boolean;
 }
 

@@ -342,7 +342,7 @@ const BESIDE_EACH_OTHER: Readonly<Record<string, () => Promise<void>>> = {
 /** Beginnings of the claims that are proved on every third day. */
 const ON_SOME_DAYS = ["PostgreSQL does not answer", "a full disk of PostgreSQL", "a store of a newer version"];
 
-test("at once, each on a store of its own: faults of PostgreSQL, killed and second controllers, and a newer store", async () => {
+test("at once, each on a store of its own: faults of PostgreSQL, killed and second controllers, and on some days a newer store", async () => {
   await atOnce(
     Object.entries(BESIDE_EACH_OTHER).filter(
       ([claim]) => !ON_SOME_DAYS.some((text) => claim.startsWith(text)) || isDue(claim),

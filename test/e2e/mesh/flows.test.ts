@@ -494,55 +494,49 @@ test("a changed gateway section reaches every affected node, without a restart o
 });
 
 // The last two, since they replace nodes.
-test.runIf(isDue("a deleted gateway"))(
-  "nodes stop dialling a deleted gateway, and report that it has left the domain",
-  async () => {
-    const { lab } = stage;
-    await untilAllUp(lab, ["a", "b"]);
-    const carrier = await carrierOf(lab, "a");
-    const flow = await untilServed(lab, "a", 7001);
-    await lab.call("DELETE", `/node/{${carrier}}`);
-    await untilOver(flow);
-    await untilServed(lab, "a", 7001);
-    await waitFor("its path is removed", async () =>
-      (await pathsOf(lab, "a")).every(({ gateway }) => gateway !== carrier),
-    );
-    await waitFor("the event", async () =>
-      (await eventsOf(lab, "a")).some(({ message }) => message === `Gateway ${carrier} removed from the domain`),
-    );
-    // It is another node when it returns.
-    await lab.endAgent(carrier);
-    process.kill(lab.pidOf(carrier, "overlay") ?? process.pid, "SIGKILL");
-    endUnitsBelow(join(lab.dir, carrier));
-    rmSync(join(lab.dir, carrier), { recursive: true });
-    await lab.addNode(carrier);
-    await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === carrier && node.online));
-    const host = lab.addressOf(carrier);
-    await lab.call("PUT", `/node/{${carrier}}/config/gateway`, {
-      enabled: true,
-      type: "public",
-      host,
-      port: GATEWAY_PORT,
-    });
-    await untilPath(lab, "a", carrier, ({ state }) => state === "up");
-  },
-);
+test("nodes stop dialling a deleted gateway, and report that it has left the domain", async () => {
+  const { lab } = stage;
+  await untilAllUp(lab, ["a", "b"]);
+  const carrier = await carrierOf(lab, "a");
+  const flow = await untilServed(lab, "a", 7001);
+  await lab.call("DELETE", `/node/{${carrier}}`);
+  await untilOver(flow);
+  await untilServed(lab, "a", 7001);
+  await waitFor("its path is removed", async () =>
+    (await pathsOf(lab, "a")).every(({ gateway }) => gateway !== carrier),
+  );
+  await waitFor("the event", async () =>
+    (await eventsOf(lab, "a")).some(({ message }) => message === `Gateway ${carrier} removed from the domain`),
+  );
+  // It is another node when it returns.
+  await lab.endAgent(carrier);
+  process.kill(lab.pidOf(carrier, "overlay") ?? process.pid, "SIGKILL");
+  endUnitsBelow(join(lab.dir, carrier));
+  rmSync(join(lab.dir, carrier), { recursive: true });
+  await lab.addNode(carrier);
+  await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === carrier && node.online));
+  const host = lab.addressOf(carrier);
+  await lab.call("PUT", `/node/{${carrier}}/config/gateway`, {
+    enabled: true,
+    type: "public",
+    host,
+    port: GATEWAY_PORT,
+  });
+  await untilPath(lab, "a", carrier, ({ state }) => state === "up");
+});
 
-test.runIf(isDue("a node registered again"))(
-  "reaches a destination that was registered again under its old name",
-  async () => {
-    const { lab } = stage;
-    await untilAllUp(lab, ["a", "b"]);
-    await lab.call("DELETE", "/node/{b}");
-    await lab.endAgent("b");
-    const overlay = lab.pidOf("b", "overlay");
-    if (overlay === undefined) throw new Error("b has no overlay");
-    process.kill(overlay, "SIGKILL");
-    endUnitsBelow(join(lab.dir, "b"));
-    rmSync(join(lab.dir, "b"), { recursive: true });
-    await lab.addNode("b");
-    await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === "b" && node.online));
-    await stage.service("b", { name: "echo", ...echo });
-    await untilServed(lab, "a", 7001);
-  },
-);
+test("reaches a destination that was registered again under its old name", async () => {
+  const { lab } = stage;
+  await untilAllUp(lab, ["a", "b"]);
+  await lab.call("DELETE", "/node/{b}");
+  await lab.endAgent("b");
+  const overlay = lab.pidOf("b", "overlay");
+  if (overlay === undefined) throw new Error("b has no overlay");
+  process.kill(overlay, "SIGKILL");
+  endUnitsBelow(join(lab.dir, "b"));
+  rmSync(join(lab.dir, "b"), { recursive: true });
+  await lab.addNode("b");
+  await waitFor("it is online", async () => (await lab.nodes()).some((node) => node.name === "b" && node.online));
+  await stage.service("b", { name: "echo", ...echo });
+  await untilServed(lab, "a", 7001);
+});

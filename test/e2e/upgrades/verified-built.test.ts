@@ -49,7 +49,7 @@ test(
   LIMIT_MS,
 );
 
-test.runIf(isDue("one with an invalid proof"))(
+test(
   "a built agent with an invalid proof is rolled back",
   async () => {
     const controller = await startController(tempDir(), await freePort());

@@ -36,7 +36,7 @@ export const ON_POSTGRES: readonly string[] = TESTS_ALL
 
 /** Tests in them, by parts of their names, that run there on every third day. */
 const ALIKE = [
-  // Requests that are refused before any statement.
+  // Requests that are refused, most of them before any statement.
   " refuses ",
   // Decisions in memory about many connections of a node.
   "flap",

@@ -65,7 +65,7 @@ export class ScriptedProver implements Prover {
   unreached: readonly Unreached[] = [];
   afterRestore: Unreached | undefined;
   attempts = 0;
-  onAttempt: () => void = () => undefined;
+  onAttempt: (baseline: Baseline) => void = () => undefined;
 
   baseline(): { session: boolean; gateways: string[] } {
     return { session: this.session, gateways: this.gateways };
@@ -74,9 +74,9 @@ export class ScriptedProver implements Prover {
   /** Never answers, until the attempt is given up. */
   isSilent = false;
 
-  attempt(_baseline: Baseline, signal: AbortSignal): Promise<readonly Unreached[]> {
+  attempt(baseline: Baseline, signal: AbortSignal): Promise<readonly Unreached[]> {
     this.attempts += 1;
-    this.onAttempt();
+    this.onAttempt(baseline);
     if (!this.isSilent) return Promise.resolve(this.unreached);
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(this.unreached), { once: true }));
   }

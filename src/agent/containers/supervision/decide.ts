@@ -146,8 +146,9 @@ function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [St
 }
 
 function foundAt(before: Standing, found: Found | undefined, now: number): readonly [Standing, readonly Effect[]] {
-  // During a job an observation may be of any moment of it.
-  if (before.job !== undefined) return [before, []];
+  // During a job an observation may be of any moment of it. Tidying starts nothing, so somebody has started a stopped container again.
+  const isStarted = found?.is === "running" && found.id === before.found?.id && before.found.is === "stopped";
+  if (before.job !== undefined && (isReplacing(before) || !isStarted)) return [before, []];
   const isLost = found === undefined && (before.isLost || before.found !== undefined);
   const after: Standing = { ...before, found, isLost };
   if (found?.is !== "running" || before.found?.is === "running") return [after, []];
@@ -240,7 +241,8 @@ function ended(
     // A start requested meanwhile does not wait for the engine's restart.
     if (job.kind === "tidy" && before.isRestarting) return { ...after, ...fresh };
     // A retry that began meanwhile is that of a stop at the engine.
-    if (job.kind === "tidy") return { ...after, ...fresh, retry: before.retry ?? afterTidying(before, found, now) };
+    const stop = found?.is === "running" ? undefined : before.retry;
+    if (job.kind === "tidy") return { ...after, ...fresh, retry: stop ?? afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
     // The run may have ended before the first observation.
@@ -255,6 +257,7 @@ function ended(
   // A manual run is only retried by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, ...failed, isAsked: false, isRestarting: false };
+  if (before.retry?.after === "stop" && found?.is !== "running") return { ...after, ...failed, failures };
   return { ...after, ...failed, failures, retry };
 }
 

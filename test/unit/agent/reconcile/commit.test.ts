@@ -132,6 +132,57 @@ describe("a permanent change", () => {
     expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
+  test("whose window passes in the middle of an attempt that misses is tried again, and refused if it misses again", async () => {
+    const one = await proven();
+    one.prover.unreached = NOBODY;
+    one.prover.onAttempt = () => {
+      if (one.prover.attempts === 2) one.clock.sleepMachine(60_000);
+    };
+    one.prover.attempts = 0;
+    const wanted = one.want({ model: { a: "new" } });
+    await one.untilMade("new");
+    await advanceUntil("it is rolled back twice", one.clock, () => one.rollbacks.length === 2);
+    await wanted;
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
+    expect(one.rollbacks.map(({ isLate, evidence }) => [isLate, evidence.split(":")[0]])).toEqual([
+      [true, "the machine slept or was too busy to prove anything within 60 s"],
+      [undefined, "control plane 192.0.2.1"],
+    ]);
+  });
+
+  test("that is tried again must reach the gateways of its first attempt", async () => {
+    const one = await proven();
+    one.prover.gateways = ["gw"];
+    const required: (readonly string[])[] = [];
+    one.prover.onAttempt = ({ gateways }) => {
+      required.push(gateways);
+      if (required.length === 1) one.clock.sleepMachine(60_000);
+    };
+    const wanted = one.want({ model: { a: "new" } });
+    await one.untilMade("new");
+    // Its paths are not up again when it is tried again.
+    one.prover.gateways = [];
+    await wanted;
+    await one.until("new");
+    await one.engine.idle();
+    expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
+    expect(required.at(-1)).toEqual(["gw"]);
+  });
+
+  test("waits until the restored network reaches the control plane before it is tried again", async () => {
+    const one = await proven();
+    one.prover.afterRestore = NOBODY[0];
+    one.prover.onAttempt = () => one.clock.sleepMachine(60_000);
+    const wanted = one.want({ model: { a: "new" } });
+    await one.until("old");
+    await wanted;
+    await one.clock.advance(5000);
+    expect([one.a(), one.rollbacks.length]).toEqual(["old", 1]);
+    one.prover.onAttempt = () => undefined;
+    one.prover.afterRestore = undefined;
+    await one.until("new");
+  });
+
   test("whose targets are reached only after its window is refused after three times", async () => {
     const one = await proven();
     one.prover.onAttempt = () => one.clock.sleepMachine(60_000);

@@ -6,7 +6,6 @@ import { WebSocket, WebSocketServer } from "ws";
 import { NodeSession } from "../../../../src/controller/channel/session.ts";
 import { SESSION_BUDGET, VALUES_PER_MESSAGE } from "../../../../src/protocol/channel/envelope.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { isDue } from "../../../support/sample.ts";
 import { until } from "../../../support/control-plane/node-client.ts";
 
 interface Bench {
@@ -178,9 +177,7 @@ test("more messages than the budget pause reading, and are read once it has reco
 test.each([
   ["messages", (node: WebSocket) => node.send(beat(1))],
   ["pongs", (node: WebSocket) => node.pong()],
-  ...(isDue("too many bytes of a session")
-    ? [["bytes", (node: WebSocket) => node.send(beat(1) + " ".repeat(bytesPerSecond / 8))] as const]
-    : []),
+  ["bytes", (node: WebSocket) => node.send(beat(1) + " ".repeat(bytesPerSecond / 8))],
 ] as const)("a node that goes on with too many %s is closed with 1008", async (_, sendOne) => {
   // For each quarter of a second more than half of what is allowed in a second.
   const { clock, node, closed, refused } = await openSession();

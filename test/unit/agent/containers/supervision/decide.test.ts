@@ -256,6 +256,36 @@ describe("a service", () => {
     expect(run(off.standing, [{ is: "tick" }, 1e6]).effects).toEqual([]);
   });
 
+  test("stopped and started again at the engine while its name is put right runs on", () => {
+    const up = run(beginning({ ...running(), isUntidy: true }, undefined), [{ is: "wanted", goal: service() }, 0]);
+    const on = run(
+      up.standing,
+      [{ is: "stopped", id: "1" }, 1],
+      [{ is: "found", found: running() }, 2],
+      [done(1, running()), 3],
+      [{ is: "stopped-outside", id: "1" }, 3001],
+      [{ is: "tick" }, 1e6],
+    );
+    expect(on.effects).toEqual([]);
+    expect(on.standing.byHand).toBeUndefined();
+    // The observation may come with the end.
+    const late = run(up.standing, [{ is: "stopped", id: "1" }, 1], [done(1, running()), 3]);
+    expect(run(late.standing, [{ is: "stopped-outside", id: "1" }, 3001], [{ is: "tick" }, 1e6]).effects).toEqual([]);
+  });
+
+  test("stopped at the engine while its name could not be put right stays stopped", () => {
+    const up = run(beginning({ ...running(), isUntidy: true }, undefined), [{ is: "wanted", goal: service() }, 0]);
+    const failed = { is: "failed", reason: "the name is taken", isEngine: false } as const;
+    const off = run(
+      up.standing,
+      [{ is: "stopped", id: "1" }, 1],
+      [{ is: "ended", number: 1, result: failed, found: stopped() }, 2],
+      [{ is: "stopped-outside", id: "1" }, 3001],
+      [{ is: "tick" }, 1e6],
+    );
+    expect(off.effects).toEqual([{ do: "note-by-hand", hash: "a" }]);
+  });
+
   test.each([true, false])("stopped with its engine runs again (the engine restarts it: %s)", (engineRestarts) => {
     const goal = service({ engineRestarts });
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal }, 0]).standing;
@@ -349,7 +379,10 @@ const commands = fc.oneof(
   fc.record({ is: fc.constant("asked"), to: fc.constantFrom("start", "stop", "restart") }),
   fc.record({ is: fc.constant("due") }),
   fc.record({ is: fc.constant("work"), fails: fc.boolean() }),
-  fc.record({ is: fc.constantFrom("exit", "removed", "stopped-outside", "wait", "creating"), ends: fc.boolean() }),
+  fc.record({
+    is: fc.constantFrom("exit", "removed", "stopped-outside", "started-outside", "wait", "creating"),
+    ends: fc.boolean(),
+  }),
 );
 
 test("in any order of events, does one thing at a time, starts nothing forbidden, and ends with what is wanted", () => {
@@ -435,6 +468,11 @@ test("in any order of events, does one thing at a time, starts nothing forbidden
             take({ is: "exited", found, code: 0 });
             take({ is: "stopped", id: found.id });
             take({ is: "ends" in one && one.ends ? "stopped-with-engine" : "stopped-outside", id: found.id });
+            break;
+          case "started-outside":
+            if (found?.is !== "stopped" || (job !== undefined && job.kind !== "tidy")) break;
+            found = { ...found, is: "running" };
+            take({ is: "found", found });
             break;
           case "removed":
             if (job !== undefined) break;
