@@ -325,8 +325,8 @@ export class Commit {
     if (pending?.window === undefined) return pending === undefined ? "nothing" : "to-restore";
     const end = afterEvent(this.#decided(pending.window), { type: "found" }, this.#now());
     if (end.do === "restore" || isTaken) {
-      // The attempts of the agent that ended are not known, except those in the window.
-      const isKnown = end.do === "restore" && end.reason !== "not-proven";
+      // The attempts of an agent that ended are not known, except those in the window.
+      const isKnown = end.do === "restore" && (end.reason !== "not-proven" || this.#triedAt !== undefined);
       await this.noteEnd(isKnown ? end.reason : "interrupted");
       return "to-restore";
     }
@@ -400,7 +400,7 @@ export class Commit {
       const verdict = await verdictOf(observe, signal);
       if (verdict.is === "as-applied") return this.#after({ type: "proved" });
       if (verdict.is === "failed") return { is: "failed", reason: "step-failed", failure: verdict.failure };
-      this.#tried(verdict.unreached, from);
+      this.#tried(verdict.unreached, clock.sinceBoot());
       return undefined;
     }
     // Stored for the guard or a later agent; a network needs time to settle after a change.

@@ -23,6 +23,7 @@ const MAX_ATTEMPTS = 3;
 const PROMPT_MS = 10_000;
 const PROMPT_EVERY_MS = 1000;
 const RECONSIDER_MS = 60_000;
+const MAX_GATEWAYS = 64;
 /** Matches evidence that the control plane's host refuses connections. */
 const TURNED_AWAY = /control plane [^;]*: connection refused/;
 
@@ -113,11 +114,15 @@ export class HeldChange {
     this.#tryAgain(held);
   }
 
-  /** Returns the targets that a change has to reach again: after a late end those of the first attempt, too. */
+  /**
+   * Returns the targets that a change has to reach: after a late end also the gateways of the first attempt. Sessions and paths of now may
+   * not have returned yet.
+   */
   baselineFor(guards: Guards, now: Baseline): Baseline {
     const held = this.#held;
     if (held?.last.isLate !== true || !isSameGuards(held.guards, guards)) return now;
-    return { ...now, gateways: [...new Set([...now.gateways, ...(held.last.gateways ?? [])])] };
+    const gateways = new Set([...(held.last.gateways ?? []), ...now.gateways]);
+    return { session: true, gateways: [...gateways].slice(0, MAX_GATEWAYS) };
   }
 
   /** Removes the held change: it was proven, or requested again. */
@@ -149,12 +154,18 @@ export class HeldChange {
     const until = clock.elapsed() + PROMPT_MS;
     for (;;) {
       const unreached = await this.#missed(gateways);
+      // Another change was rolled back meanwhile.
+      if (this.#held !== held) return;
       if (unreached === undefined) {
         if (isLate && held.attempts < MAX_ATTEMPTS) return this.#tryAgain(held);
         return (await this.#wasAbsent(held)) ? undefined : this.#refuse(held);
       }
       log.info({ target: unreached.target, reason: unreached.message }, "not reached after the restore either");
-      if (clock.elapsed() >= until) return;
+      if (clock.elapsed() >= until) {
+        // Without the change it is not reached either.
+        if (isLate && unreached.isGateway === true) await this.#keep({ ...held, last: { ...held.last, gateways: [] } });
+        return;
+      }
       await clock.sleep(PROMPT_EVERY_MS, this.#ending.signal);
     }
   }
@@ -208,7 +219,16 @@ export class HeldChange {
     this.#cancelTimer = this.#options.clock.after(RECONSIDER_MS, () => {
       this.#reconsiderLater();
       this.#isToBeJudged = false;
+      const held = this.#held;
       if (this.#options.prover.baseline().session) this.sessionOpened();
+      else if (
+        held?.is === "waiting" &&
+        held.last.isLate === true &&
+        !this.#isReleased &&
+        this.#judging === undefined
+      ) {
+        this.#run(() => this.#refuseIfReached(held));
+      }
     });
   }
 

@@ -67,7 +67,8 @@ export function evidenceText(unreached: readonly Unreached[]): string {
 function endText({ seconds, mode }: Window, { reason, unreached, tried }: WindowEnded): string {
   switch (reason) {
     case "not-proven":
-      if (tried === "never") return `its steps took longer than the ${seconds} s of the confirm window`;
+      if (tried === "never")
+        return `nothing was tried within ${seconds} s: its steps took too long, or the machine slept`;
       if (tried === "lately" && unreached.length > 0) return evidenceText(unreached);
       return `the machine slept or was too busy to prove anything within ${seconds} s`;
     case "not-kept":

@@ -189,7 +189,13 @@ function stoppedWithEngine(before: Standing, id: string): Standing {
 function stoppedOutside(before: Standing, id: string): readonly [Standing, readonly Effect[]] {
   const { goal } = before;
   if (!isStopped(before, id) || goal.is !== "kept" || goal.execType !== "service") return [before, []];
-  const after: Standing = { ...before, byHand: goal.hash, retry: undefined };
+  const after: Standing = {
+    ...before,
+    byHand: goal.hash,
+    retry: undefined,
+    lastFailure: undefined,
+    failureCode: undefined,
+  };
   return [after, before.byHand === goal.hash ? [] : [{ do: "note-by-hand", hash: goal.hash }]];
 }
 
@@ -240,9 +246,7 @@ function ended(
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
     // A start requested meanwhile does not wait for the engine's restart.
     if (job.kind === "tidy" && before.isRestarting) return { ...after, ...fresh };
-    // A retry that began meanwhile is that of a stop at the engine.
-    const stop = found?.is === "running" ? undefined : before.retry;
-    if (job.kind === "tidy") return { ...after, ...fresh, retry: stop ?? afterTidying(before, found, now) };
+    if (job.kind === "tidy") return tidied(before, { ...after, ...fresh, isEnding: before.isEnding }, now);
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
     // The run may have ended before the first observation.
@@ -257,8 +261,21 @@ function ended(
   // A manual run is only retried by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, ...failed, isAsked: false, isRestarting: false };
-  if (before.retry?.after === "stop" && found?.is !== "running") return { ...after, ...failed, failures };
+  const wasStopped = before.retry?.after === "stop" && found?.is !== "running";
+  if (wasStopped || (job.kind === "tidy" && wishOf(after) !== "run")) return { ...after, ...failed, failures };
   return { ...after, ...failed, failures, retry };
+}
+
+/** Returns the state after tidying. */
+function tidied(before: Standing, after: Standing, now: number): Standing {
+  const { found } = after;
+  // A retry that began meanwhile is that of a stop at the engine.
+  if (before.retry !== undefined && found?.is !== "running") return { ...after, retry: before.retry };
+  // It ended meanwhile; that it was stopped at the engine may be heard next.
+  if (before.found?.is === "running" && found?.is === "stopped" && found.id === before.found.id) {
+    return over(after, found.exitCode, now);
+  }
+  return { ...after, retry: afterTidying(before, found, now) };
 }
 
 /** Returns when to re-check failed clean-ups and pending restarts by the engine. */

@@ -160,8 +160,9 @@ describe("a permanent change", () => {
     };
     const wanted = one.want({ model: { a: "new" } });
     await one.untilMade("new");
-    // Its paths are not up again when it is tried again.
+    // Neither its paths nor its session are back when it is tried again.
     one.prover.gateways = [];
+    one.prover.session = false;
     await wanted;
     await one.until("new");
     await one.engine.idle();

@@ -273,6 +273,20 @@ describe("a service", () => {
     expect(run(late.standing, [{ is: "stopped-outside", id: "1" }, 3001], [{ is: "tick" }, 1e6]).effects).toEqual([]);
   });
 
+  test("that ended while its name was put right is not started before it is known whether it was stopped", () => {
+    const up = run(beginning({ ...running(), isUntidy: true }, undefined), [{ is: "wanted", goal: service() }, 0]);
+    const off = run(
+      up.standing,
+      [done(1, stopped()), 1],
+      [{ is: "stopped", id: "1" }, 2],
+      [{ is: "stopped-outside", id: "1" }, 3001],
+      [{ is: "tick" }, 1e6],
+    );
+    expect(off.effects).toEqual([{ do: "note-by-hand", hash: "a" }]);
+    const crashed = run(up.standing, [done(1, stopped()), 1], [{ is: "tick" }, 1e6]);
+    expect(begun(crashed.effects)).toMatchObject([{ kind: "start" }]);
+  });
+
   test("stopped at the engine while its name could not be put right stays stopped", () => {
     const up = run(beginning({ ...running(), isUntidy: true }, undefined), [{ is: "wanted", goal: service() }, 0]);
     const failed = { is: "failed", reason: "the name is taken", isEngine: false } as const;
